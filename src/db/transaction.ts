@@ -1,0 +1,72 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { isRetryableConflict } from './connection-errors.ts'
+import type { Database, Queryable } from './database.ts'
+import type { Statement } from './statement.ts'
+
+/** One transaction: runs statements on its own connection. */
+export interface Tx extends Queryable {
+  readonly db: Database
+  readonly client: pg.ClientBase
+}
+
+/** What a transaction asks for beyond the usual. */
+export interface TransactionOptions {
+  /** One snapshot for all its reads; read only. */
+  repeatableRead?: boolean
+  /** Longest statement; default 60 s. */
+  statementTimeoutMs?: number
+}
+
+/** Times a transaction is run again after a deadlock, a serialization failure or a lock timeout. */
+const MAX_RERUNS = 10
+
+/**
+ * Runs `fn` in a transaction. Every setting is the transaction's own (SET LOCAL), so that it holds through a
+ * transaction-mode pooler, and sent along with BEGIN. After a deadlock, a serialization failure or a lock timeout the
+ * whole of `fn` runs again: it must have no effect outside the database that cannot be repeated.
+ */
+export async function transaction<T>(
+  db: Database,
+  fn: (tx: Tx) => Promise<T>,
+  options: TransactionOptions = {},
+): Promise<T> {
+  for (let run = 1; ; run++) {
+    const client = await db.pool.connect()
+    try {
+      await client.query(beginText(options))
+      const result = await fn(onClient(db, client))
+      await client.query('commit')
+      client.release()
+      return result
+    } catch (error) {
+      // A connection that cannot roll back is of no more use.
+      const broken = await client.query('rollback').then(
+        () => undefined,
+        (rollbackError: Error) => rollbackError,
+      )
+      client.release(broken)
+      if (!isRetryableConflict(error) || run > MAX_RERUNS) throw error
+      await sleep(Math.random() * 10 * run)
+    }
+  }
+}
+
+/** Statements on a connection that somebody else has a transaction open on. */
+export function onClient(db: Database, client: pg.ClientBase): Tx {
+  return {
+    db,
+    client,
+    async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
+      return (await client.query(db.text(statement), parameters as unknown[])).rows as Row[]
+    },
+  }
+}
+
+function beginText(options: TransactionOptions): string {
+  const mode = options.repeatableRead ? 'isolation level repeatable read read only' : 'isolation level read committed'
+  return (
+    `begin ${mode}; set local synchronous_commit = on; set local idle_in_transaction_session_timeout = '10s'; ` +
+    `set local lock_timeout = '10s'; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}`
+  )
+}
