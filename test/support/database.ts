@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import pRetry from 'p-retry'
 import pg from 'pg'
 import { inject } from 'vitest'
+import { withDatabase } from './with-database.ts'
 
 /** A database of a test's own: a clone of the migrated template. */
 export interface TestDatabase {
@@ -37,13 +38,6 @@ export async function createTestDatabase(): Promise<TestDatabase> {
     await administer(server, `drop database if exists ${name} with (force)`)
   }
   return { connectionString, schema, pool, drop }
-}
-
-/** The same server and role, another database. */
-function withDatabase(connectionString: string, name: string): string {
-  const url = new URL(connectionString)
-  url.pathname = `/${name}`
-  return url.href
 }
 
 async function administer(connectionString: string, sql: string): Promise<void> {

@@ -6,6 +6,8 @@ import pg from 'pg'
 import type { TestProject } from 'vitest/node'
 import { removeEmbeddedData } from '../../src/db/embedded/remove.ts'
 import { startEmbeddedServer } from '../../src/db/embedded/server.ts'
+import { migrate } from '../../src/db/migrate.ts'
+import { withDatabase } from './with-database.ts'
 
 /** What every test file is told about the server of the run. */
 export interface TestServer {
@@ -41,6 +43,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   }
   try {
     await admin(`create database ${template}`)
+    await migrate({ connectionString: withDatabase(connectionString, template), schema })
   } catch (error) {
     await teardown().catch(() => {})
     throw error
