@@ -7,6 +7,8 @@ export interface TableNames {
   readonly assignee: string
   readonly feedEpoch: string
   readonly feedFloor: string
+  readonly maintenance: string
+  readonly migration: string
 }
 
 /** A named SQL statement. The name goes along as a comment, so that `pg_stat_activity` tells what runs. */
@@ -39,5 +41,7 @@ export function tableNames(schema: string): TableNames {
     assignee: name('assignee'),
     feedEpoch: name('feed_epoch'),
     feedFloor: name('feed_floor'),
+    maintenance: name('maintenance'),
+    migration: name('migration'),
   }
 }

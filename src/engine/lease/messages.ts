@@ -18,7 +18,7 @@ export interface BeatReport {
   held: { jobId: string; claimToken: string }[]
   /** Workers whose rows are marked dead: some of their jobs may be left to give back. */
   deadWorkers: string[]
-  /** The newest schema that any live worker's program knows, its own included. */
+  /** The version that the schema has by now: higher than the worker's own, and its program is outdated and must drain. */
   newestSchema: number
 }
 

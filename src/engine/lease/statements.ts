@@ -35,7 +35,7 @@ export const beat = statement<BeatRow>(
       from ${t.worker} w where w.id <> $1) as others,
     (select coalesce(json_agg(json_build_object('jobId', j.id, 'claimToken', j.claim_token)), '[]')
       from ${t.job} j where j.worker_id = $1 and j.state = 'running') as held,
-    (select coalesce(max(w.schema_version), 0) from ${t.worker} w where w.dead_at is null) as "newestSchema"`,
+    (select coalesce(max(m.version), 0) from ${t.migration} m) as "newestSchema"`,
 )
 
 /**
