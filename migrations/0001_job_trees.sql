@@ -73,7 +73,7 @@ create table job (
   pause_requested   boolean not null default false,
   -- A child whose failure this parent does not bear: it fails in the next transaction, nothing wakes or completes it.
   failing_child_id  uuid,
-  -- A child was reopened while this parent ran its aggregate: it waits again where it would have ended.
+  -- A child was reopened or added while this parent ran: it waits (again) where it would have ended.
   children_reopened boolean not null default false,
   waiting_since     timestamptz,
   created_at        timestamptz not null default now(),

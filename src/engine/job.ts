@@ -1,4 +1,5 @@
 import type { JobTable } from '../db/tables.ts'
+import type { PreparedJob } from './prepare.ts'
 import type { JobState, Phase } from './states.ts'
 
 /** Any JSON value. */
@@ -206,7 +207,7 @@ export type Outcome =
   /** QUEUED again after `delayMs` without spending a retry: a snooze, or (delay 0) a shutdown. */
   | { kind: 'requeue'; delayMs: number; reason: string }
   /** The phase called spawn: children and the move to WAITING in one transaction. `result` is kept if the type has no aggregate. */
-  | { kind: 'waiting'; children: NewJob[]; result?: Json }
+  | { kind: 'waiting'; children: readonly PreparedJob[]; result?: Json }
 
 /** An attempt's error as it is stored. */
 export interface AttemptError {

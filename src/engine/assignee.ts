@@ -1,0 +1,77 @@
+import type { Database } from '../db/database.ts'
+import { statement } from '../db/statement.ts'
+import { transaction } from '../db/transaction.ts'
+import { ValidationError } from './errors.ts'
+import { lockJobs, lockTreeShared } from './locks.ts'
+import { wakeParents } from './wake.ts'
+
+export const ASSIGNEE_STATUSES = ['active', 'paused', 'stopped', 'pending_approval'] as const
+/** Whether someone or something is able to act. Only `active` lets its jobs be claimed and woken. */
+export type AssigneeStatus = (typeof ASSIGNEE_STATUSES)[number]
+
+/** Someone or something whose jobs run only while it is active. */
+export interface Assignee {
+  id: string
+  status: AssigneeStatus
+  updatedAt: Date
+}
+
+/**
+ * Makes an assignee, or changes its status. Activation then delivers the wakes that were withheld, each in a transaction
+ * of its own behind the one that activates: a settle that saw it inactive holds its row for share until it commits, so
+ * none slips between.
+ *
+ * @throws {ValidationError}
+ */
+export async function setAssignee(
+  db: Database,
+  id: string,
+  status: AssigneeStatus,
+  { actor }: { actor: string },
+): Promise<{ assignee: Assignee; woken: string[] }> {
+  if (id === '' || id.length > 200 || id.includes('\0')) {
+    throw ValidationError.of('id', 'must be a text of 1 to 200 characters without NUL')
+  }
+  if (!ASSIGNEE_STATUSES.includes(status)) {
+    throw ValidationError.of('status', `must be one of ${ASSIGNEE_STATUSES.join(', ')}`)
+  }
+  const [row] = await transaction(db, (tx) => tx.query(upsert, [id, status]))
+  const assignee: Assignee = { id: row!.id, status, updatedAt: row!.updated_at }
+  return { assignee, woken: status === 'active' ? await wakeWithheld(db, id, actor) : [] }
+}
+
+async function wakeWithheld(db: Database, assigneeId: string, actor: string): Promise<string[]> {
+  const woken: string[] = []
+  for (let after: string | null = null; ; ) {
+    const page: { id: string; tree_id: string }[] = await db.query(findWithheld, [assigneeId, after])
+    for (const parent of page) {
+      const outcomes = await transaction(db, async (tx) => {
+        await lockTreeShared(tx, parent.tree_id)
+        await lockJobs(tx, [parent.id])
+        return wakeParents(tx, [{ id: parent.id, assigneeId }], { source: 'edge', actor })
+      })
+      woken.push(...outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id))
+    }
+    const last = page.at(-1)
+    if (!last) return woken
+    after = last.id
+  }
+}
+
+const upsert = statement<{ id: string; updated_at: Date }>(
+  'assignee.set',
+  (t) => `
+  insert into ${t.assignee} (id, status) values ($1, $2)
+  on conflict (id) do update set status = excluded.status,
+    updated_at = case when ${t.assignee}.status = excluded.status then ${t.assignee}.updated_at else now() end
+  returning id, updated_at`,
+)
+
+const findWithheld = statement<{ id: string; tree_id: string }>(
+  'assignee.find-withheld',
+  (t) => `
+  select id, tree_id from ${t.job}
+  where assignee_id = $1 and state = 'waiting' and open_children <= 0 and archived_at is null
+    and ($2::uuid is null or id > $2)
+  order by id limit 100`,
+)

@@ -1,0 +1,226 @@
+import type { Database } from '../db/database.ts'
+import { type Statement, statement, type TableNames } from '../db/statement.ts'
+import { type Tx, transaction } from '../db/transaction.ts'
+import { insertEvents } from './event-sql.ts'
+import type { Enqueued } from './job.ts'
+import { firstOfEachKey, type PreparedJob } from './prepare.ts'
+import { wakeParents } from './wake.ts'
+
+/** Where new jobs are put: as roots (null), or as children of an existing job. */
+export interface Place {
+  id: string
+  treeId: string
+  depth: number
+  /** The child set that the new children belong to: the parent's `spawnWave`. */
+  spawnWave: number
+}
+
+/** A job of a flattened tree: it, and where it goes. */
+interface Placed {
+  job: PreparedJob
+  treeId: string
+  parentId: string | null
+  parentWave: number | null
+  depth: number
+}
+
+/** What an insert came to. */
+export interface Inserted {
+  /** In the order given. */
+  results: Enqueued[]
+  /** How many of the jobs given were new: all of them are active. */
+  created: number
+}
+
+/**
+ * Enqueues jobs with their trees in one transaction: all or none. A job whose key is taken is answered with the job that
+ * has it, and nothing of its tree is written. `jobs` come from `prepareJobs`.
+ */
+export async function enqueueJobs(
+  db: Database,
+  jobs: readonly PreparedJob[],
+  { actor }: { actor: string },
+): Promise<Enqueued[]> {
+  if (jobs.length === 0) return []
+  return transaction(db, async (tx) => (await insertJobs(tx, jobs, null, actor)).results)
+}
+
+/**
+ * Writes jobs and their trees under `place`. Locks: none but the new rows (the caller locks the parent); keyed rows are
+ * inserted in order of their keys, so that two that enqueue the same keys cannot deadlock.
+ */
+export async function insertJobs(
+  tx: Tx,
+  jobs: readonly PreparedJob[],
+  place: Place | null,
+  actor: string,
+): Promise<Inserted> {
+  const { first, sameAs } = firstOfEachKey(jobs)
+  const { created, existing } = await insertTop(tx, first, place, actor)
+  const below = created.flatMap((top) => descendants(top))
+  if (below.length > 0) await tx.query(insertPlain, parameters(below, actor))
+  const childless = [...created, ...below].filter(({ job }) => job.children?.length === 0)
+  await wakeParents(
+    tx,
+    childless.map(({ job }) => ({ id: job.id, assigneeId: job.assigneeId })),
+    { source: 'edge', actor },
+  )
+  const results = jobs.map((job): Enqueued => {
+    const other = existing.get(sameAs.get(job) ?? job)
+    if (other !== undefined) return { id: other, deduplicated: true }
+    return { id: (sameAs.get(job) ?? job).id, deduplicated: sameAs.has(job) }
+  })
+  return { results, created: created.length }
+}
+
+/** Inserts the top level, where keys may meet jobs that are there already. */
+async function insertTop(tx: Tx, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
+  const placed = (job: PreparedJob): Placed => ({
+    job,
+    treeId: place?.treeId ?? job.id,
+    parentId: place?.id ?? null,
+    parentWave: place?.spawnWave ?? null,
+    depth: place ? place.depth + 1 : 0,
+  })
+  const created: Placed[] = []
+  const existing = new Map<PreparedJob, string>()
+  const plain = jobs.filter((job) => job.key === null).map(placed)
+  if (plain.length > 0) {
+    await tx.query(insertPlain, parameters(plain, actor))
+    created.push(...plain)
+  }
+  const statements = place ? keyedChildren : keyedRoots
+  let todo = jobs.filter((job) => job.key !== null).sort(byKey)
+  // A rival's row may be gone again before it is read: then the key is free, and the insert is tried once more.
+  while (todo.length > 0) {
+    const rows = await tx.query(statements.insert, parameters(todo.map(placed), actor))
+    const inserted = new Set(rows.map((row) => row.id))
+    created.push(...todo.filter((job) => inserted.has(job.id)).map(placed))
+    const rest = todo.filter((job) => !inserted.has(job.id))
+    if (rest.length === 0) break
+    // A second statement: only its snapshot is sure to see the row that the insert met.
+    const found = await tx.query(statements.find, [
+      place?.id ?? null,
+      rest.map((job) => job.type),
+      rest.map((job) => job.key),
+    ])
+    const ids = new Map(found.map((row) => [JSON.stringify([row.type, row.key]), row.id]))
+    for (const job of rest) {
+      const id = ids.get(JSON.stringify([job.type, job.key]))
+      if (id !== undefined) existing.set(job, id)
+    }
+    todo = rest.filter((job) => !existing.has(job))
+  }
+  return { created, existing }
+}
+
+function descendants(top: Placed): Placed[] {
+  const all: Placed[] = []
+  const walk = (parent: Placed) => {
+    for (const job of parent.job.children ?? []) {
+      const child = { job, treeId: top.treeId, parentId: parent.job.id, parentWave: 1, depth: parent.depth + 1 }
+      all.push(child)
+      walk(child)
+    }
+  }
+  walk(top)
+  return all
+}
+
+function byKey(a: PreparedJob, b: PreparedJob): number {
+  const [left, right] = [`${a.type}\0${a.key}`, `${b.type}\0${b.key}`]
+  return left < right ? -1 : left > right ? 1 : 0
+}
+
+function parameters(placed: readonly Placed[], actor: string): unknown[] {
+  return [
+    actor,
+    placed.map((p) => p.job.id),
+    placed.map((p) => p.treeId),
+    placed.map((p) => p.parentId),
+    placed.map((p) => p.parentWave),
+    placed.map((p) => p.depth),
+    placed.map((p) => p.job.type),
+    placed.map((p) => p.job.queue),
+    placed.map((p) => p.job.priority),
+    placed.map((p) => p.job.runAt),
+    placed.map((p) => p.job.key),
+    placed.map((p) => p.job.payload),
+    placed.map((p) => p.job.metadata),
+    placed.map((p) => p.job.maxRetries),
+    placed.map((p) => p.job.assigneeId),
+    placed.map((p) => p.job.ephemeral),
+    placed.map((p) => p.job.onChildFailure),
+    placed.map((p) => p.job.failureTolerance),
+    placed.map((p) => p.job.orphanPolicy),
+    placed.map((p) => JSON.stringify(p.job.timeouts)),
+    placed.map((p) => p.job.concurrencyKey),
+    // Null: not given. A job with children, even none, waits for them and skips its ingest.
+    placed.map((p) => p.job.children?.length ?? null),
+  ]
+}
+
+function insertText(t: TableNames, onConflict: string): string {
+  return `
+  with input as (
+    select * from unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::int[], $6::int[], $7::text[], $8::text[], $9::int[],
+      $10::timestamptz[], $11::text[], $12::text[], $13::text[], $14::int[], $15::text[], $16::boolean[], $17::text[],
+      $18::text[], $19::text[], $20::text[], $21::text[], $22::int[])
+    as i(id, tree_id, parent_id, parent_wave, depth, type, queue, priority, run_at, key, payload, metadata, max_retries,
+      assignee_id, ephemeral, on_child_failure, failure_tolerance, orphan_policy, timeouts, concurrency_key, children)
+  ),
+  created as (
+    insert into ${t.job}
+      (id, tree_id, parent_id, parent_wave, depth, type, queue, priority, run_at, key, payload, metadata, max_retries,
+       assignee_id, ephemeral, on_child_failure, failure_tolerance, orphan_policy, timeouts, concurrency_key,
+       state, skipped_ingest, child_count, open_children, spawn_wave, waiting_since)
+    select id, tree_id, parent_id, parent_wave, depth, type, queue, priority, coalesce(run_at, now()), key,
+       payload::jsonb, metadata::jsonb, max_retries, assignee_id, ephemeral, on_child_failure, failure_tolerance,
+       orphan_policy, timeouts::jsonb, concurrency_key,
+       case when children is null then 'queued' else 'waiting' end, children is not null, coalesce(children, 0),
+       coalesce(children, 0), case when children is null then 0 else 1 end,
+       case when children is not null then now() end
+    from input
+    ${onConflict}
+    returning id, tree_id, parent_id, type, state, phase, wave, attempt, version
+  ),
+  event as (
+    ${insertEvents(t)}
+    select 'created', id, tree_id, parent_id, type, null, state, phase, wave, attempt, version, $1, null, null
+    from created
+  )
+  select id from created`
+}
+
+const insertPlain = statement<{ id: string }>('enqueue.insert', (t) => insertText(t, ''))
+
+interface Keyed {
+  insert: Statement<{ id: string }>
+  find: Statement<{ id: string; type: string; key: string }>
+}
+
+const keyedRoots: Keyed = {
+  insert: statement('enqueue.insert-keyed-roots', (t) =>
+    insertText(t, 'on conflict (type, key) where parent_id is null and key is not null do nothing'),
+  ),
+  find: statement(
+    'enqueue.find-keyed-roots',
+    (t) => `
+    select j.id, j.type, j.key from unnest($2::text[], $3::text[]) wanted(type, key)
+    join ${t.job} j on j.type = wanted.type and j.key = wanted.key
+    where j.parent_id is null and $1::uuid is null`,
+  ),
+}
+
+const keyedChildren: Keyed = {
+  insert: statement('enqueue.insert-keyed-children', (t) =>
+    insertText(t, 'on conflict (parent_id, type, key) where parent_id is not null and key is not null do nothing'),
+  ),
+  find: statement(
+    'enqueue.find-keyed-children',
+    (t) => `
+    select j.id, j.type, j.key from unnest($2::text[], $3::text[]) wanted(type, key)
+    join ${t.job} j on j.type = wanted.type and j.key = wanted.key
+    where j.parent_id = $1::uuid`,
+  ),
+}

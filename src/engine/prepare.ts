@@ -1,0 +1,237 @@
+import { parseDuration } from './duration.ts'
+import { type InputIssue, ValidationError } from './errors.ts'
+import { newJobId } from './ids.ts'
+import type { ChildFailurePolicy, NewJob, OrphanPolicy, Timeouts } from './job.ts'
+import { toJsonText } from './json.ts'
+
+/** What a type that is known here says about its jobs. */
+export interface KnownType {
+  /** Used where the job itself says nothing. */
+  readonly defaults: Omit<NewJob, 'type' | 'payload' | 'children' | 'key'>
+  /** What is wrong with a payload, paths within it; empty if nothing. */
+  checkPayload(payload: unknown): Promise<InputIssue[]>
+  /** What the type's concurrency limit counts by, if it has one. */
+  concurrencyKey?(payload: unknown): string | undefined
+}
+
+/** The types known in this process. */
+export interface KnownTypes {
+  get(type: string): KnownType | undefined
+}
+
+/** A job that passed every check and has its id: what the insert takes. */
+export interface PreparedJob {
+  readonly id: string
+  readonly type: string
+  readonly queue: string
+  readonly priority: number
+  readonly runAt: Date | null
+  readonly key: string | null
+  /** JSON text. */
+  readonly payload: string
+  /** JSON text. */
+  readonly metadata: string
+  readonly maxRetries: number
+  readonly assigneeId: string | null
+  readonly ephemeral: boolean
+  readonly onChildFailure: ChildFailurePolicy
+  readonly failureTolerance: string | null
+  readonly orphanPolicy: OrphanPolicy
+  readonly timeouts: Timeouts
+  readonly concurrencyKey: string | null
+  /** Null: none were given. Siblings with the same type and key are one. */
+  readonly children: readonly PreparedJob[] | null
+}
+
+/** Deepest tree that one call may enqueue. */
+export const MAX_TREE_DEPTH = 50
+
+const MAX_NAME = 200
+const MAX_KEY = 1000
+const INT32 = 2 ** 31 - 1
+
+/**
+ * Checks jobs and their children, fills in defaults and assigns ids.
+ *
+ * @throws {ValidationError} with every issue found, each with its path from the list down.
+ */
+export async function prepareJobs(jobs: readonly NewJob[], known?: KnownTypes): Promise<PreparedJob[]> {
+  const issues: InputIssue[] = []
+  const prepared: PreparedJob[] = []
+  for (const [index, job] of jobs.entries()) {
+    const one = await prepareJob(job, [String(index)], 0, known, issues)
+    if (one) prepared.push(one)
+  }
+  if (issues.length > 0) throw new ValidationError(issues)
+  return prepared
+}
+
+/** As {@link prepareJobs} for one job; paths of issues start at the job itself. */
+export async function prepareOneJob(job: NewJob, known?: KnownTypes): Promise<PreparedJob> {
+  const issues: InputIssue[] = []
+  const prepared = await prepareJob(job, [], 0, known, issues)
+  if (!prepared) throw new ValidationError(issues)
+  return prepared
+}
+
+async function prepareJob(
+  job: NewJob,
+  path: string[],
+  depth: number,
+  known: KnownTypes | undefined,
+  issues: InputIssue[],
+): Promise<PreparedJob | undefined> {
+  const before = issues.length
+  const check = new Checker(path, issues)
+  if (typeof job !== 'object' || job === null) {
+    check.fail([], 'is not a job: expected an object with a type')
+    return undefined
+  }
+  const type = check.text('type', job.type, MAX_NAME) ?? ''
+  const knownType = known?.get(type)
+  const merged: NewJob = { ...knownType?.defaults, ...withoutUndefined(job) }
+  const payload = merged.payload ?? {}
+  const payloadText = check.json('payload', payload)
+  if (knownType && payloadText !== undefined) {
+    for (const issue of await knownType.checkPayload(payload)) check.fail(['payload', ...issue.path], issue.message)
+  }
+  const result = {
+    id: newJobId(),
+    type,
+    queue: merged.queue === undefined ? 'default' : (check.text('queue', merged.queue, MAX_NAME) ?? ''),
+    priority: check.integer('priority', merged.priority ?? 0, -INT32, INT32),
+    runAt: check.instant('runAt', merged.runAt),
+    key: merged.key === undefined ? null : (check.text('key', merged.key, MAX_KEY) ?? null),
+    payload: payloadText ?? '{}',
+    metadata: check.json('metadata', merged.metadata ?? {}) ?? '{}',
+    maxRetries: check.integer('maxRetries', merged.maxRetries ?? 2, 0, 1_000_000),
+    assigneeId:
+      merged.assigneeId === undefined ? null : (check.text('assigneeId', merged.assigneeId, MAX_NAME) ?? null),
+    ephemeral: merged.ephemeral ?? false,
+    onChildFailure: check.oneOf('onChildFailure', merged.onChildFailure ?? 'continue', [
+      'continue',
+      'fail_parent',
+      'ignore',
+    ] as const),
+    failureTolerance: check.tolerance('failureTolerance', merged.failureTolerance),
+    orphanPolicy: check.oneOf('orphanPolicy', merged.orphanPolicy ?? 'cancel', ['cancel', 'keep'] as const),
+    timeouts: check.timeouts({ ...knownType?.defaults.timeouts, ...job.timeouts }),
+    concurrencyKey:
+      merged.concurrencyKey ?? (issues.length === before ? knownType?.concurrencyKey?.(payload) : undefined) ?? null,
+    children: null as PreparedJob[] | null,
+  }
+  if (merged.children !== undefined && merged.children !== null) {
+    if (!Array.isArray(merged.children)) check.fail(['children'], 'is not a list')
+    else if (depth + 1 >= MAX_TREE_DEPTH) check.fail(['children'], `is deeper than ${MAX_TREE_DEPTH} levels`)
+    else {
+      const children: PreparedJob[] = []
+      for (const [index, child] of merged.children.entries()) {
+        const one = await prepareJob(child, [...path, 'children', String(index)], depth + 1, known, issues)
+        if (one) children.push(one)
+      }
+      result.children = [...firstOfEachKey(children).first]
+    }
+  }
+  return issues.length === before ? result : undefined
+}
+
+/** Splits siblings into the first of each (type, key) and, for the others, which one they are the same as. */
+export function firstOfEachKey(siblings: readonly PreparedJob[]): {
+  first: PreparedJob[]
+  sameAs: Map<PreparedJob, PreparedJob>
+} {
+  const byKey = new Map<string, PreparedJob>()
+  const first: PreparedJob[] = []
+  const sameAs = new Map<PreparedJob, PreparedJob>()
+  for (const job of siblings) {
+    const key = job.key === null ? undefined : JSON.stringify([job.type, job.key])
+    const earlier = key === undefined ? undefined : byKey.get(key)
+    if (earlier) {
+      sameAs.set(job, earlier)
+      continue
+    }
+    if (key !== undefined) byKey.set(key, job)
+    first.push(job)
+  }
+  return { first, sameAs }
+}
+
+function withoutUndefined(job: NewJob): NewJob {
+  return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined)) as unknown as NewJob
+}
+
+/** Checks one job's fields and notes what is wrong with each. */
+class Checker {
+  readonly #path: string[]
+  readonly #issues: InputIssue[]
+
+  constructor(path: string[], issues: InputIssue[]) {
+    this.#path = path
+    this.#issues = issues
+  }
+
+  fail(path: string[], message: string): void {
+    this.#issues.push({ path: [...this.#path, ...path], message })
+  }
+
+  text(field: string, value: unknown, max: number): string | undefined {
+    if (typeof value !== 'string' || value === '') this.fail([field], 'must be a text that is not empty')
+    else if (value.length > max) this.fail([field], `must be at most ${max} characters`)
+    else if (value.includes('\0')) this.fail([field], 'must not contain NUL characters')
+    else if (!value.isWellFormed()) this.fail([field], 'contains half of a surrogate pair, which is no character')
+    else return value
+    return undefined
+  }
+
+  integer(field: string, value: unknown, min: number, max: number): number {
+    if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number
+    this.fail([field], `must be a whole number from ${min} to ${max}`)
+    return 0
+  }
+
+  instant(field: string, value: unknown): Date | null {
+    if (value === undefined) return null
+    if (value instanceof Date && !Number.isNaN(value.getTime())) return value
+    this.fail([field], 'must be a valid Date')
+    return null
+  }
+
+  oneOf<T extends string>(field: string, value: T, allowed: readonly T[]): T {
+    if (!allowed.includes(value)) this.fail([field], `must be one of ${allowed.join(', ')}`)
+    return value
+  }
+
+  json(field: string, value: unknown): string | undefined {
+    const json = toJsonText(value)
+    if ('text' in json) return json.text
+    this.fail([field], json.issue.message)
+    return undefined
+  }
+
+  /** `3`, `'3'` or `'10%'`, kept as it was written. */
+  tolerance(field: string, value: number | string | undefined): string | null {
+    if (value === undefined) return null
+    const text = String(value)
+    const match = /^(\d{1,9})(%?)$/.exec(text)
+    if (match && (match[2] === '' || Number(match[1]) <= 100)) return text
+    this.fail([field], 'must be a whole number such as 3 or a share such as 10%')
+    return null
+  }
+
+  timeouts(given: NonNullable<NewJob['timeouts']>): Timeouts {
+    const timeouts: Timeouts = {}
+    for (const name of ['ingest', 'aggregate', 'wait'] as const) {
+      const value = given[name]
+      if (value === undefined || value === null) continue
+      try {
+        timeouts[name] = parseDuration(value)
+      } catch (error) {
+        this.fail(['timeouts', name], error instanceof Error ? error.message : String(error))
+      }
+    }
+    if (given.onWaitTimeout !== undefined && given.onWaitTimeout !== null) {
+      timeouts.onWaitTimeout = this.oneOf('timeouts.onWaitTimeout', given.onWaitTimeout, ['fail', 'aggregate'] as const)
+    }
+    return timeouts
+  }
+}

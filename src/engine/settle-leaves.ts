@@ -1,0 +1,121 @@
+import type { Database } from '../db/database.ts'
+import { statement } from '../db/statement.ts'
+import { transaction } from '../db/transaction.ts'
+import { insertEvents } from './event-sql.ts'
+import { treeBucket } from './locks.ts'
+import { type MoveColumns, moveColumns, moveOf } from './outcome-move.ts'
+import { type BatchResult, emptyResult, type SettleItem } from './settle-batch.ts'
+import { TERMINAL_SQL } from './states.ts'
+import { wakeParents } from './wake.ts'
+
+/**
+ * Settles attempts of jobs without children: one statement for the whole batch, and a second only when a waiting parent
+ * reached zero, which verifies from the children's rows and wakes. A row that the statement did not return is deferred
+ * (its tree lock was not to be had), has children, or is no longer held: the inner path finds out which.
+ */
+export async function settleLeaves(db: Database, items: readonly SettleItem[], actor: string): Promise<BatchResult> {
+  const moves: MoveColumns = moveColumns(items.map((item) => moveOf(item)))
+  return transaction(db, async (tx) => {
+    const rows = await tx.query(settleBatch, [
+      db.lockSpace,
+      actor,
+      items.map((item) => treeBucket(item.job.treeId)),
+      ...moves,
+    ])
+    const result = emptyResult()
+    const locked = new Set(rows.filter((row) => row.what === 'bucket').map((row) => row.bucket))
+    const moved = new Set(rows.filter((row) => row.what === 'moved').map((row) => row.id))
+    for (const item of items) {
+      if (moved.has(item.job.id)) result.settled.push(item)
+      else if (locked.has(treeBucket(item.job.treeId))) result.other.push(item)
+      else result.deferred.push(item)
+    }
+    const zero = rows.filter((row) => row.what === 'zero')
+    const outcomes = await wakeParents(
+      tx,
+      zero.map((row) => ({ id: row.id!, assigneeId: row.assignee_id })),
+      { source: 'edge', actor },
+    )
+    result.woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
+    result.failing = rows.filter((row) => row.what === 'failing').map((row) => row.id!)
+    return result
+  })
+}
+
+interface SettledRow {
+  what: 'bucket' | 'moved' | 'zero' | 'failing'
+  id: string | null
+  assignee_id: string | null
+  bucket: number | null
+}
+
+// Lock order: tree locks (tried), the jobs' own rows, their parents by (depth desc, id). `child_count = 0` keeps movers
+// and parents disjoint: no row is written twice. One decrement a parent, whatever the number of its children here. A
+// waiting parent that reaches zero is left to the second statement, which writes it once.
+const settleBatch = statement<SettledRow>(
+  'settle.leaves',
+  (t) => `
+  with tree as materialized (
+    select bucket from (select distinct bucket from unnest($3::int[]) bucket order by bucket) wanted
+    where pg_try_advisory_xact_lock_shared($1, bucket)
+  ),
+  move as (
+    select m.* from unnest($3::int[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
+      $11::float8[], $12::int[], $13::text[], $14::text[])
+      as m(bucket, id, claim_token, "to", result, error, error_code, error_stack, delay, spend, reason, detail)
+    join tree using (bucket)
+  ),
+  done as (
+    update ${t.job} j
+    set state = case when m."to" = 'queued' and j.pause_requested then 'paused' else m."to" end,
+      paused_from = case when m."to" = 'queued' and j.pause_requested then 'queued' end,
+      pause_requested = false,
+      result = case when m."to" = 'completed' then m.result::jsonb else j.result end,
+      error = coalesce(m.error, j.error),
+      error_code = coalesce(m.error_code, j.error_code),
+      error_stack = case when m.error is null then j.error_stack else m.error_stack end,
+      retry_count = j.retry_count + m.spend,
+      run_at = case when m."to" = 'queued' then now() + m.delay * interval '1 millisecond' else j.run_at end,
+      completion_epoch = j.completion_epoch + (m."to" in (${TERMINAL_SQL}))::int,
+      finished_at = case when m."to" in (${TERMINAL_SQL}) then now() end,
+      version = j.version + 1, updated_at = now()
+    from move m
+    where j.id = m.id and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
+    returning j.id, j.tree_id, j.parent_id, j.type, j.state, j.phase, j.wave, j.attempt, j.version, j.archived_at,
+      j.on_child_failure, m.reason, m.detail
+  ),
+  event as (
+    ${insertEvents(t)}
+    select 'moved', id, tree_id, parent_id, type, 'running', state, phase, wave, attempt, version, $2, reason,
+      detail::jsonb
+    from done
+  ),
+  ended as (
+    select parent_id, count(*)::int as n,
+      (array_agg(id) filter (where state = 'failed' and on_child_failure = 'fail_parent'))[1] as failing_child_id
+    from done where state in (${TERMINAL_SQL}) and archived_at is null and parent_id is not null
+    group by parent_id
+  ),
+  parent as materialized (
+    select p.id, p.state, p.open_children, p.assignee_id, e.n,
+      coalesce(p.failing_child_id, e.failing_child_id) as failing_child_id
+    from ended e join ${t.job} p on p.id = e.parent_id
+    order by p.depth desc, p.id
+    for no key update of p
+  ),
+  counted as (
+    update ${t.job} j
+    set open_children = p.open_children - p.n, failing_child_id = p.failing_child_id
+    from parent p
+    where j.id = p.id and not (p.state = 'waiting' and p.open_children <= p.n and p.failing_child_id is null)
+  )
+  select 'bucket' as what, null::uuid as id, null::text as assignee_id, bucket from tree
+  union all
+  select 'moved', id, null, null from done
+  union all
+  select 'zero', id, assignee_id, null from parent
+  where state = 'waiting' and open_children <= n and failing_child_id is null
+  union all
+  select 'failing', id, null, null from parent
+  where failing_child_id is not null and state in ('queued', 'waiting', 'paused')`,
+)

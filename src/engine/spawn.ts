@@ -1,0 +1,161 @@
+import type { Database } from '../db/database.ts'
+import { statement } from '../db/statement.ts'
+import type { JobTable } from '../db/tables.ts'
+import { transaction } from '../db/transaction.ts'
+import { insertJobs } from './enqueue.ts'
+import { InvalidStateError, NotFoundError, ParentGoneError } from './errors.ts'
+import { insertEvents } from './event-sql.ts'
+import type { Enqueued, Json } from './job.ts'
+import { lockJobs, lockTreeShared } from './locks.ts'
+import type { PreparedJob } from './prepare.ts'
+import type { SettleJob } from './settle-batch.ts'
+import { isTerminal, type JobState } from './states.ts'
+import { wakeParents } from './wake.ts'
+
+/** How the end of a phase that spawned went. `failing`: a child's failure is not borne, the parent is to be failed. */
+export type WaitEnd = { outcome: 'settled'; woken: boolean; failing: boolean } | { outcome: 'stale' }
+
+/**
+ * Ends a phase that called spawn: its children and the move RUNNING to WAITING in one transaction, and the wake too if
+ * none of them is open. If the attempt no longer holds the job, nothing is written. Children go first and the locks come
+ * last, so that a large fan-out holds them only briefly: tree shared, the parent's row, assignees.
+ */
+export async function endPhaseWaiting(
+  db: Database,
+  job: SettleJob,
+  children: readonly PreparedJob[],
+  result: Json | undefined,
+  actor: string,
+): Promise<WaitEnd> {
+  return transaction(db, async (tx): Promise<WaitEnd> => {
+    const held = await tx.query(readHold, [job.id, job.claimToken])
+    if (held[0]?.state !== 'running') return held[0] ? DONE_BEFORE : STALE
+    const spawnWave = job.wave + 1
+    const inserted = await insertJobs(tx, children, { ...job, spawnWave }, actor)
+    await lockTreeShared(tx, job.treeId)
+    await lockJobs(tx, [job.id])
+    const resultText = result === undefined ? null : JSON.stringify(result)
+    const [moved] = await tx.query(startWaiting, [
+      job.id,
+      job.claimToken,
+      inserted.created,
+      spawnWave,
+      actor,
+      resultText,
+    ])
+    if (!moved) throw new Stale()
+    if (moved.failing_child_id !== null) return { outcome: 'settled', woken: false, failing: true }
+    const [wake] = await wakeParents(tx, [{ id: job.id, assigneeId: moved.assignee_id }], { source: 'edge', actor })
+    return { outcome: 'settled', woken: wake?.outcome === 'woken', failing: false }
+  }).catch((error: unknown): WaitEnd => {
+    if (error instanceof Stale) return STALE
+    throw error
+  })
+}
+
+const STALE: WaitEnd = { outcome: 'stale' }
+// An earlier commit of this very attempt whose answer was lost.
+const DONE_BEFORE: WaitEnd = { outcome: 'settled', woken: false, failing: false }
+
+/** Thrown to roll back the children of an attempt that lost its job between the insert and the lock. */
+class Stale extends Error {}
+
+/** Children added to a parent, in the order given. */
+export interface SpawnedChildren {
+  children: Enqueued[]
+}
+
+/**
+ * Adds children to a parent from outside: one that waits, is paused from waiting, or runs its ingest. A parent that was
+ * woken and not yet claimed goes back to WAITING: its wake is withdrawn.
+ *
+ * @throws {NotFoundError} there is no such parent
+ * @throws {ParentGoneError} it is terminal
+ * @throws {InvalidStateError} it can take no children now
+ */
+export async function spawnChildren(
+  db: Database,
+  parentId: string,
+  children: readonly PreparedJob[],
+  { actor }: { actor: string },
+): Promise<SpawnedChildren> {
+  return transaction(db, async (tx) => {
+    const [found] = await tx.query(findTree, [parentId])
+    if (!found) throw new NotFoundError(parentId)
+    await lockTreeShared(tx, found.tree_id)
+    const parent = (await lockJobs(tx, [parentId])).get(parentId)
+    if (!parent) throw new ParentGoneError(parentId, 'deleted')
+    const spawnWave = childSetLabel(parent)
+    const inserted = await insertJobs(
+      tx,
+      children,
+      { id: parentId, treeId: parent.tree_id, depth: parent.depth, spawnWave },
+      actor,
+    )
+    await tx.query(addChildren, [parentId, inserted.created, spawnWave, actor])
+    await wakeParents(tx, [{ id: parentId, assigneeId: parent.assignee_id }], { source: 'edge', actor })
+    return { children: inserted.results }
+  })
+}
+
+/** Which child set of its parent a child added from outside belongs to; throws where none can be added. */
+function childSetLabel(parent: JobTable): number {
+  const state = parent.state as JobState
+  const waits = state === 'waiting' || (state === 'paused' && parent.paused_from === 'waiting')
+  const woken = parent.phase === 'aggregate' && (state === 'queued' || (state === 'paused' && !waits))
+  if (waits || woken) return parent.spawn_wave
+  if (state === 'running' && parent.phase === 'ingest') return parent.wave + 1
+  if (isTerminal(state)) throw new ParentGoneError(parent.id, state)
+  throw new InvalidStateError(parent.id, state, `given children in phase ${parent.phase.toUpperCase()}`)
+}
+
+const readHold = statement<{ state: string }>(
+  'spawn.read-hold',
+  (t) => `select state from ${t.job} where id = $1 and claim_token = $2`,
+)
+
+const findTree = statement<{ tree_id: string }>('spawn.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)
+
+// Fenced by the claim token; the row lock is held already.
+const startWaiting = statement<{ assignee_id: string | null; failing_child_id: string | null }>(
+  'spawn.start-waiting',
+  (t) => `
+  with moved as (
+    update ${t.job} j
+    set state = case when pause_requested then 'paused' else 'waiting' end,
+      paused_from = case when pause_requested then 'waiting' end,
+      pause_requested = false, child_count = child_count + $3, open_children = open_children + $3, spawn_wave = $4,
+      result = coalesce($6::jsonb, result), waiting_since = now(), version = version + 1, updated_at = now()
+    where id = $1 and claim_token = $2 and state = 'running'
+    returning j.*
+  ),
+  event as (
+    ${insertEvents(t)}
+    select 'moved', id, tree_id, parent_id, type, 'running', state, phase, wave, attempt, version, $5, null,
+      jsonb_build_object('spawned', $3::int)
+    from moved
+  )
+  select assignee_id, failing_child_id from moved`,
+)
+
+// The row lock is held already. A wake that was delivered but not yet claimed is withdrawn.
+const addChildren = statement(
+  'spawn.add-children',
+  (t) => `
+  with before as (select id, state, phase, paused_from from ${t.job} where id = $1),
+  changed as (
+    update ${t.job} j
+    set child_count = j.child_count + $2, open_children = j.open_children + $2, spawn_wave = $3,
+      state = case when b.state = 'queued' and b.phase = 'aggregate' and $2 > 0 then 'waiting' else j.state end,
+      waiting_since = case when b.state = 'queued' and b.phase = 'aggregate' and $2 > 0 then now() else j.waiting_since end,
+      paused_from = case when b.state = 'paused' and b.phase = 'aggregate' and $2 > 0 then 'waiting' else j.paused_from end,
+      children_reopened = j.children_reopened or (b.state = 'running' and $2 > 0),
+      version = j.version + (b.state = 'queued' and b.phase = 'aggregate' and $2 > 0)::int, updated_at = now()
+    from before b where j.id = b.id
+    returning j.*, b.state as was
+  )
+  ${insertEvents(t)}
+  select 'moved', id, tree_id, parent_id, type, was, state, phase, wave, attempt, version, $4,
+    'child added: wake withdrawn', jsonb_build_object('spawned', $2::int)
+  from changed where was <> state`,
+)
