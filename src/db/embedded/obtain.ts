@@ -92,6 +92,7 @@ async function launch(home: Home, options: ObtainOptions, deadline: number): Pro
   const port = options.port ?? (await choosePort())
   const launchId = randomUUID()
   const { durable, overrides, signal } = options
+  options.log(`starting PostgreSQL ${home.binaries.version} on 127.0.0.1:${port}`)
   const logStart = await sizeOf(home.logFile)
   const args = serverArguments({ port, durable, overrides, launch: launchId, starter: process.pid })
   const supervised = await supervise(home, args)

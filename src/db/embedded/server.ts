@@ -67,7 +67,7 @@ export async function startEmbeddedServer(options: EmbeddedOptions): Promise<Emb
       signal: stopping.signal,
       ...(port === undefined ? {} : { port }),
     })
-    const how = attachment.joined ? 'joined the server of another process' : `started (data in ${home.folder})`
+    const how = attachment.joined ? 'joined the server of another process' : `ready, data in ${home.folder}`
     log(`PostgreSQL ${home.binaries.version} on 127.0.0.1:${attachment.port}: ${how}`)
     return attachment
   }
