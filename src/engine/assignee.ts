@@ -2,8 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { ValidationError } from './errors.ts'
-import { lockJobs, lockTreeShared } from './locks.ts'
-import { wakeParents } from './wake.ts'
+import { wakeParent } from './wake.ts'
 
 export const ASSIGNEE_STATUSES = ['active', 'paused', 'stopped', 'pending_approval'] as const
 /** Whether someone or something is able to act. Only `active` lets its jobs be claimed and woken. */
@@ -43,14 +42,10 @@ export async function setAssignee(
 async function wakeWithheld(db: Database, assigneeId: string, actor: string): Promise<string[]> {
   const woken: string[] = []
   for (let after: string | null = null; ; ) {
-    const page: { id: string; tree_id: string }[] = await db.query(findWithheld, [assigneeId, after])
+    const page: { id: string }[] = await db.query(findWithheld, [assigneeId, after])
     for (const parent of page) {
-      const outcomes = await transaction(db, async (tx) => {
-        await lockTreeShared(tx, parent.tree_id)
-        await lockJobs(tx, [parent.id])
-        return wakeParents(tx, [{ id: parent.id, assigneeId }], { source: 'edge', actor })
-      })
-      woken.push(...outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id))
+      const wake = await wakeParent(db, parent.id, { source: 'edge', actor })
+      if (wake?.outcome === 'woken') woken.push(parent.id)
     }
     const last = page.at(-1)
     if (!last) return woken
@@ -67,10 +62,10 @@ const upsert = statement<{ id: string; updated_at: Date }>(
   returning id, updated_at`,
 )
 
-const findWithheld = statement<{ id: string; tree_id: string }>(
+const findWithheld = statement<{ id: string }>(
   'assignee.find-withheld',
   (t) => `
-  select id, tree_id from ${t.job}
+  select id from ${t.job}
   where assignee_id = $1 and state = 'waiting' and open_children <= 0 and archived_at is null
     and ($2::uuid is null or id > $2)
   order by id limit 100`,

@@ -1,7 +1,9 @@
+import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
-import type { Tx } from '../db/transaction.ts'
+import { type Tx, transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { WakeSource } from './job.ts'
+import { lockJobs, lockTreeShared } from './locks.ts'
 import { ACTIVE_SQL } from './states.ts'
 
 /** A parent that may be due: its row is locked by this transaction (or was written by it). */
@@ -50,6 +52,24 @@ export async function wakeParents(
     options.forced ?? false,
   ])
 }
+
+/**
+ * Wakes one parent in a transaction of its own: for verbs that find it rather than settle its children. Undefined: it
+ * does not wait (any more), is archived, or is to fail.
+ */
+export async function wakeParent(db: Database, id: string, options: WakeOptions): Promise<WakeOutcome | undefined> {
+  return transaction(db, async (tx) => {
+    const [found] = await tx.query(findTree, [id])
+    if (!found) return undefined
+    await lockTreeShared(tx, found.tree_id)
+    const row = (await lockJobs(tx, [id])).get(id)
+    if (!row) return undefined
+    const [outcome] = await wakeParents(tx, [{ id, assigneeId: row.assignee_id }], options)
+    return outcome
+  })
+}
+
+const findTree = statement<{ tree_id: string }>('wake.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)
 
 const lockAssignees = statement(
   'wake.lock-assignees',

@@ -21,6 +21,7 @@ export interface Verbs {
   /** Ends a phase by spawning. */
   spawn(job: ClaimedJob, children: NewJob[]): Promise<SettleReport>
   /** Some columns of a job's row. */
+  // biome-ignore lint/suspicious/noExplicitAny: a test knows which columns it asks for.
   row(id: string): Promise<Record<string, any>>
   close(): Promise<void>
 }
@@ -45,7 +46,9 @@ export async function createVerbs({ types = ['a', 'b', 'c', 'p'] } = {}): Promis
       const wanted = jobs.find((job) => job.id === id)
       await settle(
         db,
-        jobs.filter((job) => job !== wanted).map((job) => ({ job, outcome: { kind: 'requeue', delayMs: 0, reason: 'test' } })),
+        jobs
+          .filter((job) => job !== wanted)
+          .map((job) => ({ job, outcome: { kind: 'requeue', delayMs: 0, reason: 'test' } })),
         { actor: 'test' },
       )
       if (!wanted) throw new Error(`job ${id} was not to be claimed`)
