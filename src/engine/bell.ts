@@ -1,0 +1,32 @@
+/** Wakes one that waits. Rung while nobody waits, it is heard by the next wait, at once. */
+export class Bell {
+  #rung = false
+  #wake: (() => void) | null = null
+
+  ring(): void {
+    this.#rung = true
+    this.#wake?.()
+  }
+
+  /** Forgets that it was rung. */
+  reset(): void {
+    this.#rung = false
+  }
+
+  /** Resolves when it is rung, or after `ms`; true if it was rung. One waits at a time. */
+  async wait(ms: number): Promise<boolean> {
+    if (!this.#rung) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, ms)
+        this.#wake = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+      this.#wake = null
+    }
+    const rung = this.#rung
+    this.#rung = false
+    return rung
+  }
+}

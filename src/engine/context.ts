@@ -1,0 +1,59 @@
+import type { Logger } from 'pino'
+import type { ChildrenReader } from './children.ts'
+import type { Json, NewJob } from './job.ts'
+import type { SchemaInput, SchemaOutput, SchemaSlot } from './standard-schema.ts'
+import type { Phase } from './states.ts'
+
+/** Why an attempt's signal was aborted: the `code` of `ctx.signal.reason`, which is an {@link AttemptAbortedError}. */
+export type AbortCode = 'CANCELLED' | 'TIMEOUT' | 'LEASE_LOST' | 'SHUTDOWN'
+
+/** What a handler gets: its job as it was claimed, and what it may do. Ids are global: `JB_…`. */
+export interface JobContext<P extends SchemaSlot = SchemaSlot, S extends SchemaSlot = SchemaSlot>
+  extends ChildrenReader {
+  readonly id: string
+  /** The root of the tree; the job itself if it is the root. */
+  readonly treeId: string
+  readonly parentId: string | null
+  readonly key: string | null
+  /** What the payload's schema gave. */
+  readonly payload: SchemaOutput<P, Json>
+  readonly metadata: Json
+  readonly phase: Phase
+  /** How many child sets this job has been woken for: 0 in ingest. */
+  readonly wave: number
+  /** Claims over the whole life of the job: 1 for the first. */
+  readonly attempt: number
+  /** Retries spent so far in this phase. */
+  readonly retryCount: number
+  /** Whether a failure now would be final. */
+  readonly lastAttempt: boolean
+  /** What was last saved, by this attempt or an earlier one of either phase; null if nothing was. */
+  readonly saved: SchemaOutput<S, Json> | null
+  /**
+   * Saves a checkpoint, kept over retries and phases.
+   *
+   * @throws {LeaseLostError} when this attempt no longer holds the job.
+   * @throws {ValidationError} when it is no JSON, is too large, or its schema refuses it.
+   */
+  save(checkpoint: SchemaInput<S, unknown>): Promise<void>
+  /**
+   * Aborted when the attempt is to end: its job was cancelled or deleted, its time is up, it no longer holds the job, or
+   * the process shuts down. What the handler does after that is ignored.
+   */
+  readonly signal: AbortSignal
+  /**
+   * Adds children. They are written together with the end of the phase, all or none; then the job waits for them and is
+   * woken in AGGREGATE, at once if there are none. May be called several times in a phase.
+   *
+   * @returns their ids. A child whose key is taken by an earlier child is that child.
+   * @throws {ValidationError} with every child that is wrong; none of this call is added.
+   */
+  spawn(children: readonly NewJob[]): Promise<string[]>
+  /**
+   * Tells how far the job is. At most one write a second; the first and the last are always written. A total or message
+   * that is left out is none.
+   */
+  progress(current: number, total?: number, message?: string): void
+  /** Knows the job. */
+  readonly log: Logger
+}

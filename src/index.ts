@@ -1,0 +1,48 @@
+export { AttemptAbortedError } from './engine/abort.ts'
+export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/children.ts'
+export type { IsRetryable } from './engine/classify.ts'
+export type { AbortCode, JobContext } from './engine/context.ts'
+export {
+  type AnyContract,
+  type ContractJob,
+  declareJob,
+  type JobContract,
+  type JobOptions,
+  type PayloadInput,
+  type ResultOutput,
+} from './engine/contract.ts'
+export {
+  type AnyDefinition,
+  defineJob,
+  isJobDefinition,
+  type JobDefinition,
+  type TypeSettings,
+  type TypeTimeouts,
+} from './engine/define-job.ts'
+export {
+  CursorExpiredError,
+  EngineError,
+  type InputIssue,
+  InvalidCursorError,
+  InvalidStateError,
+  LeaseLostError,
+  NotFoundError,
+  ParentGoneError,
+  UnavailableError,
+  ValidationError,
+  WaitTimeoutError,
+} from './engine/errors.ts'
+export { type HandlerErrorOptions, PermanentError, RetryableError, SnoozeError } from './engine/handler-errors.ts'
+export type {
+  CancelCode,
+  ChildFailurePolicy,
+  FailureCode,
+  Job,
+  Json,
+  NewJob,
+  OrphanPolicy,
+  Progress,
+  Timeouts,
+} from './engine/job.ts'
+export type { BackoffPolicy } from './engine/retry.ts'
+export type { JobState, Phase } from './engine/states.ts'
