@@ -1,0 +1,130 @@
+import { expect, test } from 'vitest'
+import { ConfigError, flagKey, loadConfig, settings, settingsTable } from '../../src/config.ts'
+
+function issuesOf(sources: Parameters<typeof loadConfig>[0]): ConfigError {
+  try {
+    loadConfig(sources)
+  } catch (error) {
+    if (error instanceof ConfigError) return error
+    throw error
+  }
+  throw new Error('the settings were accepted')
+}
+
+test('with nothing given there is a default for everything', () => {
+  expect(loadConfig({ env: {} })).toEqual({
+    databaseUrl: undefined,
+    directDatabaseUrl: undefined,
+    port: 4000,
+    host: '127.0.0.1',
+    dataDir: '.coppice',
+    schema: 'coppice',
+    queues: undefined,
+    concurrency: 10,
+    pollOnly: false,
+    heartbeatMs: 5_000,
+    graceMs: 30_000,
+    logLevel: 'info',
+  })
+})
+
+test('every variable is read', () => {
+  const env = {
+    DATABASE_URL: 'postgres://me:secret@db:6432/app?sslmode=disable',
+    DIRECT_DATABASE_URL: 'postgresql://me:secret@db/app',
+    PORT: '0',
+    HOST: '::1',
+    COPPICE_DATA_DIR: '/srv/data',
+    COPPICE_SCHEMA: 'jobs',
+    COPPICE_QUEUES: 'mail, default,mail',
+    COPPICE_CONCURRENCY: '64',
+    COPPICE_POLL_ONLY: 'yes',
+    COPPICE_HEARTBEAT: '500ms',
+    COPPICE_GRACE: '2m',
+    COPPICE_LOG_LEVEL: 'debug',
+  }
+  expect(Object.keys(env).sort()).toEqual(settings.map((setting) => setting.env).sort())
+  expect(loadConfig({ env })).toEqual({
+    databaseUrl: env.DATABASE_URL,
+    directDatabaseUrl: env.DIRECT_DATABASE_URL,
+    port: 0,
+    host: '::1',
+    dataDir: '/srv/data',
+    schema: 'jobs',
+    queues: ['mail', 'default'],
+    concurrency: 64,
+    pollOnly: true,
+    heartbeatMs: 500,
+    graceMs: 120_000,
+    logLevel: 'debug',
+  })
+})
+
+test('a flag goes before its variable, an empty variable counts as none', () => {
+  const env = { PORT: '5000', COPPICE_GRACE: '', COPPICE_DATA_DIR: ' ' }
+  const flags = { port: '6000', dataDir: undefined, pollOnly: true, grace: 1500 }
+  expect(loadConfig({ env, flags })).toMatchObject({ port: 6000, dataDir: '.coppice', pollOnly: true, graceMs: 1_500 })
+})
+
+test('past the pooler is the same server unless another is named', () => {
+  const env = { DATABASE_URL: 'postgres://db/app' }
+  expect(loadConfig({ env }).directDatabaseUrl).toBe('postgres://db/app')
+  expect(issuesOf({ env: { DIRECT_DATABASE_URL: 'postgres://db/app' } }).issues).toEqual([
+    { source: 'DATABASE_URL', given: 'not set', expected: 'a URL too when DIRECT_DATABASE_URL is set' },
+  ])
+})
+
+test('everything wrong is listed at once, with what was given, by what, and what is expected', () => {
+  const error = issuesOf({
+    env: { PORT: '70000', COPPICE_HEARTBEAT: '5 minutes', COPPICE_QUEUES: 'a,,b' },
+    flags: { logLevel: 'loud' },
+  })
+  expect(error.code).toBe('CONFIG')
+  expect(error.message).toBe(
+    [
+      'Some settings are wrong:',
+      '  PORT is "70000": expected a whole number from 0 to 65535',
+      '  COPPICE_QUEUES is "a,,b": expected names separated by commas, such as default,mail',
+      '  COPPICE_HEARTBEAT is "5 minutes": expected a duration from 100ms to 1h, such as 500ms, 5s or 1m',
+      '  --log-level is "loud": expected one of fatal, error, warn, info, debug, trace, silent',
+    ].join('\n'),
+  )
+})
+
+test.each([
+  ['PORT', '4000.5'],
+  ['PORT', '-1'],
+  ['PORT', '0x10'],
+  ['HOST', 'http://localhost'],
+  ['DATABASE_URL', 'mysql://db/app'],
+  ['DATABASE_URL', 'db/app'],
+  ['DATABASE_URL', 'postgres://db:port/app'],
+  ['COPPICE_SCHEMA', 'pg_jobs'],
+  ['COPPICE_SCHEMA', 'my jobs'],
+  ['COPPICE_CONCURRENCY', '0'],
+  ['COPPICE_CONCURRENCY', 'many'],
+  ['COPPICE_POLL_ONLY', 'maybe'],
+  ['COPPICE_HEARTBEAT', '50ms'],
+  ['COPPICE_GRACE', '2d'],
+])('%s=%s is wrong', (name, value) => {
+  expect(issuesOf({ env: { [name]: value } }).issues).toMatchObject([{ source: name, given: JSON.stringify(value) }])
+})
+
+test.each(['mysql://me:se@cret@db/app', 'me:secret@db', 'http://db/app?user=me&password=secret'])(
+  'the password in %s is not shown',
+  (url) => {
+    expect(issuesOf({ env: { DATABASE_URL: url } }).message).not.toMatch(/cret/)
+  },
+)
+
+test('each setting is in the table of the README, with names that no other has', () => {
+  const lines = settingsTable().split('\n').slice(2)
+  expect(lines).toHaveLength(settings.length)
+  expect(lines[2]).toBe(
+    '| `PORT` | `--port PORT` | `4000` | TCP port of the API and the web page; 0 takes a free one |',
+  )
+  for (const key of ['name', 'env', 'flag'] as const) {
+    expect(new Set(settings.map((setting) => setting[key])).size).toBe(settings.length)
+  }
+  expect(settings.map(flagKey)).toContain('directDatabaseUrl')
+})
