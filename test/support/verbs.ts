@@ -3,7 +3,7 @@ import { type Database, openDatabase } from '../../src/db/database.ts'
 import { type ClaimedJob, claimJobs } from '../../src/engine/claim.ts'
 import { enqueueJobs } from '../../src/engine/enqueue.ts'
 import type { NewJob, Outcome } from '../../src/engine/job.ts'
-import { prepareJobs } from '../../src/engine/prepare.ts'
+import { type PreparedJob, prepareJobs } from '../../src/engine/prepare.ts'
 import { type SettleReport, settle } from '../../src/engine/settle.ts'
 import { createTestDatabase, type TestDatabase } from './database.ts'
 
@@ -18,6 +18,7 @@ export interface Verbs {
   hold(id: string): Promise<ClaimedJob>
   end(job: ClaimedJob, outcome: Outcome): Promise<SettleReport>
   complete(...jobs: ClaimedJob[]): Promise<SettleReport>
+  prepare(jobs: NewJob[]): Promise<PreparedJob[]>
   /** Ends a phase by spawning. */
   spawn(job: ClaimedJob, children: NewJob[]): Promise<SettleReport>
   /** Some columns of a job's row. */
@@ -60,6 +61,7 @@ export async function createVerbs({ types = ['a', 'b', 'c', 'p'] } = {}): Promis
         jobs.map((job) => ({ job, outcome: { kind: 'completed', result: null } })),
         { actor: `WK_${workerId}` },
       ),
+    prepare: (jobs) => prepareJobs(jobs),
     spawn: async (job, children) => end(job, { kind: 'waiting', children: await prepareJobs(children) }),
     async row(id) {
       return (await test.pool.query(`select * from ${test.schema}.job where id = $1`, [id])).rows[0]
