@@ -137,14 +137,18 @@ export async function startHeartbeat(options: HeartbeatOptions, on: HeartbeatLis
   }
 }
 
-/** Starts the thread from the module beside this one: as TypeScript through tsx when this runs as TypeScript. */
-function startThread(input: ThreadInput): Worker {
-  const asSource = import.meta.url.endsWith('.ts')
-  return new Worker(new URL(asSource ? './heartbeat-thread.ts' : './heartbeat-thread.js', import.meta.url), {
-    workerData: input,
-    name: 'coppice heartbeat',
-    ...(asSource ? { execArgv: ['--import', import.meta.resolve('tsx')] } : {}),
-  })
+/** Starts the thread from the module beside this one. */
+function startThread(workerData: ThreadInput): Worker {
+  const options = { workerData, name: 'coppice heartbeat', execArgv: [] }
+  if (!import.meta.url.endsWith('.ts')) {
+    return new Worker(new URL('./heartbeat-thread.js', import.meta.url), options)
+  }
+  // This runs as TypeScript. A thread does not inherit tsx's hooks, and `--import tsx` has no effect in one (tried with
+  // Node 20.20 and tsx 4.23), so the thread takes them up itself.
+  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'))
+  const entry = JSON.stringify(new URL('./heartbeat-thread.ts', import.meta.url).href)
+  const bootstrap = `import(${tsx}).then(({ register }) => { register(); return import(${entry}) })`
+  return new Worker(bootstrap, { ...options, eval: true })
 }
 
 function errorOf({ message, code }: ThreadError): Error {

@@ -1,0 +1,37 @@
+import type { Logger } from 'pino'
+import type { Database } from '../../db/database.ts'
+
+/** What a handler works with. */
+export interface MaintenanceContext {
+  readonly db: Database
+  readonly logger: Logger
+  /** Aborted when the run took too long, lost its turn to another process, or the loop stops and cannot wait longer. */
+  readonly signal: AbortSignal
+  /** To be called after a commit that workers or watchers are waiting for. */
+  changed(): void
+}
+
+/** One task of the maintenance loop. It must be safe to run twice at once: the loop only makes that rare. */
+export interface MaintenanceHandler {
+  /** Unique; also the key of its row in `maintenance`. */
+  readonly name: string
+  /** Time between runs, over all processes, in ms. */
+  readonly intervalMs: number
+  /** Longest run, in ms; default 60 s. Then its signal is aborted and other processes may run it. */
+  readonly deadlineMs?: number
+  run(context: MaintenanceContext): Promise<void>
+}
+
+/** One handler, as it is in this process. */
+export interface HandlerState {
+  readonly name: string
+  readonly running: boolean
+  /** Runs that ended, failed ones included. */
+  readonly runs: number
+  readonly failures: number
+  /** Of the last run; null if it went well. */
+  readonly lastError: string | null
+}
+
+/** Who the event log names for what maintenance does. */
+export const MAINTENANCE_ACTOR = 'reconciler'
