@@ -96,6 +96,19 @@ test('Ctrl-C in the terminal reaches the process, not its server', async () => {
   await allGone()
 })
 
+test('the server ends with its process even when the shell that supervises it was killed', async () => {
+  const owner = host()
+  const { connectionString, pid } = await owner.ready()
+  await makeKept(connectionString)
+  const supervisor = Number((await readFile(`/proc/${pid}/stat`, 'utf8')).split(' ')[3])
+  expect(await processesOn(path.join(dataDir, 'postgres'))).toContain(supervisor)
+  process.kill(supervisor, 'SIGKILL')
+  await until(async () => !(await processesOn(dataDir)).includes(supervisor), { what: 'the shell to be gone' })
+  expect(await queryOnce(connectionString, KEPT)).toEqual([{ answer: 42 }])
+  await owner.killHard()
+  await allGone()
+})
+
 test('the pid file of a server that was killed does not keep the next from starting', async () => {
   const owner = host()
   const { connectionString, pid } = await owner.ready()

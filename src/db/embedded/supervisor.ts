@@ -17,12 +17,16 @@ export interface Supervised {
 /**
  * Fd 3 is a pipe whose other end only the starting process has: end of file means that it is gone. The signal goes to
  * the whole process group, which this shell leads, rather than to a process id, so it can never hit a stranger; it is
- * repeated in case the server was just about to be started. The shell itself lives until the server is gone and collects
- * it, and then ends the watcher.
+ * repeated in case the server was just about to be started. The shell itself ($$) lives until the server is gone and
+ * collects it, and then ends the watcher; should the shell be killed, the watcher still ends the server.
  */
 const SCRIPT = `
 trap : INT
-( while read -r line; do :; done <&3; while :; do kill -INT 0; sleep 1; done ) &
+(
+  while read -r line; do :; done <&3
+  kill -INT 0
+  while sleep 1 && kill -0 "$$"; do kill -INT 0; done
+) 2>/dev/null &
 "$@" 3<&-
 status=$?
 trap '' TERM
