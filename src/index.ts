@@ -1,4 +1,5 @@
 export { AttemptAbortedError } from './engine/abort.ts'
+export type { Assignee, AssigneeStatus } from './engine/assignee.ts'
 export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/children.ts'
 export type { IsRetryable } from './engine/classify.ts'
 export type { AbortCode, JobContext } from './engine/context.ts'
@@ -19,6 +20,9 @@ export {
   type TypeSettings,
   type TypeTimeouts,
 } from './engine/define-job.ts'
+export { createEngine } from './engine/engine.ts'
+export type { ActorOptions, Engine, EngineFeed, SteerOptions } from './engine/engine-interface.ts'
+export type { EngineOptions } from './engine/engine-settings.ts'
 export {
   CursorExpiredError,
   EngineError,
@@ -36,6 +40,7 @@ export { type HandlerErrorOptions, PermanentError, RetryableError, SnoozeError }
 export type {
   CancelCode,
   ChildFailurePolicy,
+  Enqueued,
   FailureCode,
   Job,
   Json,
@@ -44,5 +49,7 @@ export type {
   Progress,
   Timeouts,
 } from './engine/job.ts'
+export type { JobHandle } from './engine/job-handle.ts'
 export type { BackoffPolicy } from './engine/retry.ts'
 export type { JobState, Phase } from './engine/states.ts'
+export type { JobEnd } from './engine/wait-for.ts'

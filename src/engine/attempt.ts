@@ -7,6 +7,7 @@ import type { AnyDefinition } from './define-job.ts'
 import { LeaseLostError } from './errors.ts'
 import { handlerFor } from './handler-for.ts'
 import type { Outcome } from './job.ts'
+import { monotonicMs } from './lease/clock.ts'
 import { LongTimer } from './long-timer.ts'
 import { resultOf } from './result.ts'
 import { type FailedAttempt, failedAttempt, retryOrFail } from './retry.ts'
@@ -24,8 +25,8 @@ const PUT_BACK: AttemptEnd = { outcome: { kind: 'requeue', delayMs: 0, reason: '
 /** One attempt at a claimed job, from its claim until its outcome is known. What its handler does after that is ignored. */
 export class Attempt {
   readonly job: ClaimedJob
-  /** On the monotonic clock, in ms. */
-  readonly startedAt = performance.now()
+  /** On the clock of `monotonicMs()`; the claim had committed by then. */
+  readonly startedAt = monotonicMs()
   /** Never rejects. */
   readonly end: Promise<AttemptEnd>
   readonly #controller = new AbortController()
@@ -91,6 +92,8 @@ export class Attempt {
       if (handler === null) return { outcome: { kind: 'completed', result: job.result } }
       const context = await createContext(services, job, definition, signal, onStale)
       try {
+        // A job put back at once is not begun.
+        signal.throwIfAborted()
         const value = await handler(context.ctx)
         await context.finish()
         const children = context.spawned()

@@ -1,0 +1,120 @@
+import type { Database } from '../db/database.ts'
+import type { Assignee, AssigneeStatus } from './assignee.ts'
+import type { ResultOf } from './contract.ts'
+import type { Doorbell } from './feed/doorbell.ts'
+import type { Feed } from './feed/hub.ts'
+import type { Enqueued, Job, NewJob } from './job.ts'
+import type { JobHandle } from './job-handle.ts'
+import type { JobRegistry } from './job-registry.ts'
+import type { JobEnd } from './wait-for.ts'
+
+/** Who does it, and why, for the audit trail. */
+export interface SteerOptions {
+  reason?: string
+  /** Default: the engine's own. */
+  actor?: string
+}
+
+/** Who does it, for the audit trail. */
+export interface ActorOptions {
+  /** Default: the engine's own. */
+  actor?: string
+}
+
+/** Events as an async iterable, by calling it; pages of them and cursors by its methods. */
+export type EngineFeed = Feed['subscribe'] & Pick<Feed, 'subscribe' | 'read' | 'cursorAt' | 'stats'>
+
+/**
+ * One process's way into an installation: it enqueues, steers and watches jobs, and once started runs those of its types.
+ * Ids are taken as `JB_<uuid>` or bare, and given bare. Every verb throws {@link UnavailableError} when the database
+ * cannot be reached: what was asked may be done or not.
+ */
+export interface Engine {
+  /**
+   * Brings the schema up to date, and begins to run jobs, to maintain and to listen. Again: does nothing.
+   *
+   * @throws when the database cannot be reached or its schema does not fit: then it may be started again.
+   */
+  start(): Promise<void>
+  /**
+   * Claims no more, lets handlers end for the grace time, then aborts them and puts their jobs back; lets go of the
+   * database. For good. Without a start it only lets go.
+   *
+   * @param options.grace in place of the engine's own, in ms.
+   */
+  stop(options?: { grace?: number }): Promise<void>
+  /**
+   * Enqueues a job, with its children if it has any, in one transaction.
+   *
+   * @throws {ValidationError} with everything that is wrong; nothing was written.
+   */
+  enqueue<J extends NewJob>(job: J, options?: ActorOptions): Promise<JobHandle<ResultOf<J>>>
+  /** Enqueues many jobs with their trees in one transaction: all or none. Paths of issues begin with the position. */
+  enqueueMany<J extends NewJob>(jobs: readonly J[], options?: ActorOptions): Promise<JobHandle<ResultOf<J>>[]>
+  /**
+   * Waits until a job has ended.
+   *
+   * @throws {WaitTimeoutError} it did not within `timeoutMs` (default: waits for ever)
+   * @throws {NotFoundError} there is no such job, or it was deleted meanwhile
+   * @throws {ValidationError} its result is not what the contract says
+   */
+  waitFor<Result>(job: JobHandle<Result>, options?: { timeoutMs?: number }): Promise<JobEnd<Result>>
+  waitFor(id: string, options?: { timeoutMs?: number }): Promise<JobEnd>
+  /** A job as it is now; null if there is none. */
+  job(id: string): Promise<Job | null>
+  /**
+   * Adds children to a parent that waits, or that runs its ingest.
+   *
+   * @throws {NotFoundError}
+   * @throws {ParentGoneError} it has ended
+   * @throws {InvalidStateError} it can take no children now
+   */
+  spawnChildren(
+    parentId: string,
+    children: readonly NewJob[],
+    options?: ActorOptions,
+  ): Promise<{ children: Enqueued[] }>
+  /**
+   * Deletes a job and cancels its active descendants at every depth; those that ended stay.
+   *
+   * @throws {NotFoundError}
+   */
+  deleteJob(id: string, options?: SteerOptions): Promise<{ job: Job; cancelledDescendants: number }>
+  /**
+   * Cancels a job and, unless its orphan policy is `keep`, its active descendants. A running handler's signal is aborted,
+   * and its result ignored.
+   *
+   * @throws {NotFoundError}
+   * @throws {InvalidStateError} it has ended
+   */
+  cancelJob(id: string, options?: SteerOptions): Promise<{ job: Job; cancelledDescendants: number }>
+  /** Sets a job aside; a running one when its attempt ends in a retry or a wait. Throws as `cancelJob`. */
+  pauseJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Lets a paused job go on. Throws as `cancelJob`, when it is not paused. */
+  resumeJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Takes a job out of lists and out of its parent's child set; an active one is cancelled first. */
+  archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Takes that back. Throws as `cancelJob`, when it is not archived. */
+  unarchiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Makes an assignee, or changes its status; activation delivers the wakes that were withheld, and names them. */
+  setAssignee(
+    id: string,
+    status: AssigneeStatus,
+    options?: ActorOptions,
+  ): Promise<{ assignee: Assignee; woken: string[] }>
+  /** What happens, from the event log. */
+  readonly feed: EngineFeed
+  /**
+   * Calls back when the engine cannot go on running jobs: it has stopped by then, and the process had best end with an
+   * error. Without a listener the error is thrown where nobody catches it, so that the process does end.
+   *
+   * @returns ends the listening.
+   */
+  on(event: 'fatal', listener: (error: unknown) => void): () => void
+  readonly database: Database
+  readonly doorbell: Doorbell
+  /** The types known here. */
+  readonly jobs: JobRegistry
+  /** Whether it has been started and has not begun to stop. */
+  readonly running: boolean
+}
