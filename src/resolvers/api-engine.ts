@@ -1,0 +1,18 @@
+import type { Engine } from '../engine/engine-interface.ts'
+
+/** What the API needs of an engine. */
+export type ApiEngine = Pick<
+  Engine,
+  | 'database'
+  | 'doorbell'
+  | 'feed'
+  | 'enqueueMany'
+  | 'spawnChildren'
+  | 'deleteJob'
+  | 'cancelJob'
+  | 'pauseJob'
+  | 'resumeJob'
+  | 'archiveJob'
+  | 'unarchiveJob'
+  | 'setAssignee'
+>

@@ -1,0 +1,16 @@
+import type { GraphQLResolveInfo } from 'graphql'
+import { NotFoundError } from '../engine/errors.ts'
+import { formatJobId } from '../engine/ids.ts'
+import type { Job } from '../engine/job.ts'
+import { type Context, loadersOf } from './context.ts'
+
+/**
+ * A job that was there a moment ago.
+ *
+ * @throws {NotFoundError} it was deleted meanwhile
+ */
+export async function presentJob(id: string, context: Context, info: GraphQLResolveInfo): Promise<Job> {
+  const job = await loadersOf(context, info).job.load(id)
+  if (!job) throw new NotFoundError(formatJobId(id))
+  return job
+}

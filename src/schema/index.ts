@@ -1,0 +1,13 @@
+import { builder } from './builder.ts'
+import './scalars.ts'
+import './job.ts'
+import './job-event.ts'
+import './query.ts'
+import './enqueue.ts'
+import './steer.ts'
+import './subscription.ts'
+
+builder.mutationType({ description: 'Steering. Each runs in one transaction.' })
+
+/** What clients see. */
+export const schema = builder.toSchema()

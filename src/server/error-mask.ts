@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto'
+import { GraphQLError } from 'graphql'
+import type { Logger } from 'pino'
+import { errorCodeOf, isConnectionError } from '../db/connection-errors.ts'
+import { EngineError } from '../engine/errors.ts'
+import type { ErrorCodeName } from '../schema/enums.ts'
+
+/** What clients are told of an error. */
+interface PublicError {
+  code: ErrorCodeName
+  message: string
+  /** HTTP status where the error is the whole answer. */
+  status: number
+}
+
+/** Makes of any error the one that clients see. */
+export type ErrorMask = (error: unknown) => GraphQLError
+
+/**
+ * The mask of top-level errors: each gets its `extensions.code`; faults of ours lose their text, which is logged with
+ * the `errorId` that the client gets.
+ */
+export function createErrorMask(logger: Logger): ErrorMask {
+  const masked = new WeakSet<object>()
+  return (error) => {
+    if (error instanceof GraphQLError && masked.has(error)) return error
+    const cause = causeOf(error)
+    const located = error instanceof GraphQLError ? error : undefined
+    const known = explain(cause, located)
+    const { code, message, status } = known ?? INTERNAL
+    const errorId = known ? undefined : randomUUID()
+    if (errorId !== undefined) logger.error({ err: cause, errorId, path: located?.path }, 'an API request failed')
+    const result = new GraphQLError(message, {
+      ...placeOf(located),
+      extensions: {
+        code,
+        ...(errorId !== undefined && { errorId }),
+        // An error of a field leaves the rest of the answer intact: no business of the status line.
+        ...(located?.path === undefined && { http: { ...httpOf(located), status } }),
+      },
+    })
+    masked.add(result)
+    return result
+  }
+}
+
+const INTERNAL: PublicError = { code: 'INTERNAL', message: 'Internal error.', status: 500 }
+
+/** What was thrown at first, below the errors that graphql wrapped around it. */
+function causeOf(error: unknown): unknown {
+  let cause = error
+  while (cause instanceof GraphQLError && cause.originalError) cause = cause.originalError
+  return cause
+}
+
+/** Null for faults of ours. */
+function explain(cause: unknown, located: GraphQLError | undefined): PublicError | null {
+  if (cause instanceof GraphQLError) return explainGraphQLError(cause, located)
+  if (isConnectionError(cause)) {
+    return { code: 'UNAVAILABLE', message: 'The database cannot be reached. Try again.', status: 503 }
+  }
+  const code = errorCodeOf(cause)
+  const message = cause instanceof Error ? cause.message : ''
+  switch (code) {
+    case 'BAD_REQUEST':
+    case 'VALIDATION':
+      return { code: 'BAD_REQUEST', message, status: 400 }
+    case 'FORBIDDEN':
+      return { code, message, status: 403 }
+    case 'UNAVAILABLE':
+      return { code, message, status: 503 }
+    case 'NOT_FOUND':
+    case 'INVALID_STATE':
+    case 'PARENT_GONE':
+      return cause instanceof EngineError ? { code, message, status: 400 } : null
+    // PostgreSQL: text with NUL characters; statement_timeout.
+    case '22021':
+    case '22P05':
+      return { code: 'BAD_REQUEST', message: 'A text contains a NUL character, which cannot be stored.', status: 400 }
+    case '57014':
+      return { code: 'LIMIT_EXCEEDED', message: 'This took too long.', status: 503 }
+    default:
+      return null
+  }
+}
+
+// Errors that Yoga and graphql themselves make.
+function explainGraphQLError(cause: GraphQLError, located: GraphQLError | undefined): PublicError | null {
+  const status = httpOf(cause).status
+  if (status === 413) return { code: 'LIMIT_EXCEEDED', message: cause.message, status }
+  if (status === 403) return { code: 'FORBIDDEN', message: cause.message, status }
+  if (status !== undefined && status >= 400 && status < 500) {
+    return { code: 'BAD_REQUEST', message: cause.message, status }
+  }
+  // Of a field: a value that could not be written out is our fault; an argument that could not be read names its node.
+  if (located?.path !== undefined && cause.nodes === undefined) return null
+  return { code: 'BAD_REQUEST', message: cause.message, status: 400 }
+}
+
+/** Where in the document, and where in the answer. */
+export function placeOf(error: GraphQLError | undefined) {
+  return {
+    nodes: error?.nodes ?? null,
+    source: error?.source ?? null,
+    positions: error?.positions ?? null,
+    path: error?.path ?? null,
+  }
+}
+
+function httpOf(error: GraphQLError | undefined): {
+  status?: number
+  headers?: Record<string, string>
+  spec?: boolean
+} {
+  return (error?.extensions?.http as { status?: number } | undefined) ?? {}
+}

@@ -1,0 +1,38 @@
+import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
+
+/** What GraphiQL opens with. */
+export const DEFAULT_QUERY = `# Enqueue a tree, look at it, and watch it live.
+# Ctrl-Space completes, Ctrl-Enter runs the operation under the cursor.
+
+query Look {
+  viewer { name role }
+  jobs(filter: { roots: true }, first: 10) {
+    nodes { id type state createdAt childCounts { total open completed failed } }
+  }
+}
+
+mutation Start {
+  enqueueJob(input: { type: "word-count", payload: { path: "README.md" } }) {
+    ... on EnqueueJobSuccess { job { id state } deduplicated }
+    ... on ValidationError { issues { path message } }
+    ... on Error { code message }
+  }
+}
+
+subscription Watch {
+  jobEvents {
+    events { at kind jobId type from to reason }
+    cursor
+    caughtUp
+    ended
+  }
+}
+`
+
+let page: string | undefined
+
+/** The page, whole: scripts, styles and fonts are in it. Made once, since it is megabytes. */
+export function graphiqlPage(options?: Parameters<typeof renderGraphiQL>[0]): string {
+  page ??= renderGraphiQL(options)
+  return page
+}
