@@ -23,7 +23,7 @@ afterAll(async () => {
   await test.drop()
 })
 
-function startLoop(handlers: MaintenanceHandler[], options: { turnMs?: number; changed?: () => void } = {}) {
+function startLoop(handlers: MaintenanceHandler[], options: { changed?: () => void } = {}) {
   const log = captureLog()
   const loop = createMaintenanceLoop({ db, handlers, logger: log.logger, ...options })
   loops.push(loop)
@@ -150,7 +150,7 @@ describe('maintenance loop', () => {
       running -= 1
     }
     const handlers = [noted('long', 50, work), noted('long', 50, work)]
-    for (const handler of handlers) startLoop([handler], { turnMs: 300 })
+    for (const handler of handlers) startLoop([{ ...handler, turnMs: 300 }])
     await until(() => handlers.flatMap((handler) => handler.starts).length >= 3)
     expect(most).toBe(1)
   })
@@ -184,7 +184,7 @@ describe('maintenance loop', () => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve))
       reason ??= signal.reason
     })
-    startLoop([loser], { turnMs: 150 })
+    startLoop([{ ...loser, turnMs: 150 }])
     await until(async () => (await rowOf('lost'))?.run_id)
     await test.pool.query(`update coppice.maintenance set run_id = gen_random_uuid() where name = 'lost'`)
     await until(() => reason)

@@ -19,6 +19,11 @@ export interface MaintenanceHandler {
   readonly intervalMs: number
   /** Longest run, in ms; default 60 s. Then its signal is aborted and other processes may run it. */
   readonly deadlineMs?: number
+  /**
+   * How long a process that vanished in the middle of a run may keep it from running elsewhere, in ms; at most 60,000,
+   * default 15,000.
+   */
+  readonly turnMs?: number
   run(context: MaintenanceContext): Promise<void>
 }
 

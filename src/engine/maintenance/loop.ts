@@ -10,11 +10,6 @@ export interface MaintenanceOptions {
   logger: Logger
   /** Called after a handler has committed something that workers or watchers are waiting for. */
   changed?: () => void
-  /**
-   * How long a process that vanished in the middle of a run may keep a handler from running elsewhere, in ms; at most
-   * 60,000, default 15,000.
-   */
-  turnMs?: number
 }
 
 /** Runs named handlers, each at its own interval and in one process at a time. */
@@ -36,10 +31,8 @@ export interface MaintenanceLoop {
  * side: one that throws or hangs hurts no other, and none overlaps itself.
  */
 export function createMaintenanceLoop(options: MaintenanceOptions): MaintenanceLoop {
-  const { db, handlers, logger, changed = () => {}, turnMs = 15_000 } = options
-  const runners = new Map(
-    handlers.map((handler) => [handler.name, createRunner({ db, handler, logger, changed, turnMs })]),
-  )
+  const { db, handlers, logger, changed = () => {} } = options
+  const runners = new Map(handlers.map((handler) => [handler.name, createRunner({ db, handler, logger, changed })]))
   if (runners.size < handlers.length) throw new RangeError('Two maintenance handlers have the same name.')
   return {
     start() {

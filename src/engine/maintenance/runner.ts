@@ -13,6 +13,7 @@ export interface Runner {
 }
 
 const DEFAULT_DEADLINE_MS = 60_000
+const DEFAULT_TURN_MS = 15_000
 
 /** Time for aborted runs to come to their end when the loop stops. */
 const ABORT_GRACE_MS = 1000
@@ -26,10 +27,9 @@ export function createRunner(options: {
   handler: MaintenanceHandler
   logger: Logger
   changed: () => void
-  turnMs: number
 }): Runner {
   const { db, handler, changed } = options
-  const turnMs = Math.min(options.turnMs, MAX_TURN_MS)
+  const turnMs = Math.min(handler.turnMs ?? DEFAULT_TURN_MS, MAX_TURN_MS)
   const logger = options.logger.child({ handler: handler.name })
   const state = { name: handler.name, running: false, runs: 0, failures: 0, lastError: null as string | null }
   let started = false
