@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Worker } from 'node:worker_threads'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { WorkerTable } from '../../src/db/tables.ts'
 import { type HeartbeatOptions, HeartbeatRefusedError, startHeartbeat } from '../../src/engine/lease/heartbeat.ts'
@@ -204,6 +205,36 @@ describe('heartbeat', () => {
     const seen = one.reports.length
     await until(() => one.reports.length > seen + 2)
     expect(one.lost).toBe(0)
+  })
+
+  it('is lost when its thread dies', async () => {
+    const threads: Worker[] = []
+    const note = (thread: Worker) => void threads.push(thread)
+    process.on('worker', note)
+    const one = await start()
+    process.off('worker', note)
+    await until(() => one.reports.length > 1)
+    await threads[0]!.terminate()
+    await until(() => one.lost === 1)
+    // Its row is left to be declared dead, as that of a process that died.
+    expect((await rowOf(one.id))!.dead_at).toBeNull()
+    await start()
+    await until(async () => (await rowOf(one.id))!.dead_at !== null)
+    await one.heartbeat.stop({ removeRow: true })
+    expect(one.lost).toBe(1)
+  })
+
+  it('stops within seconds when the database does not answer', async () => {
+    const one = await start()
+    await until(() => one.reports.length > 0)
+    const locker = await test.pool.connect()
+    await locker.query('begin')
+    await locker.query('select from coppice.worker where id = $1 for update', [one.id])
+    const began = performance.now()
+    await one.heartbeat.stop({ removeRow: true })
+    expect(performance.now() - began).toBeLessThan(6000)
+    await locker.query('rollback')
+    locker.release()
   })
 
   it('waits for a database that is away, until it is told not to', async () => {
