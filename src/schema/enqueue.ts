@@ -1,4 +1,5 @@
 import { InvalidStateError, ParentGoneError, ValidationError } from '../engine/errors.ts'
+import { loadersOf } from '../resolvers/context.ts'
 import {
   type EnqueueSuccess,
   enqueueJob,
@@ -107,8 +108,9 @@ const SpawnChildrenSuccess = builder
     fields: (t) => ({
       parent: t.field({
         type: Job,
-        description: 'The parent, which waits for them.',
-        resolve: (success, _args, context, info) => presentJob(success.parentId, context, info),
+        nullable: true,
+        description: 'The parent, which waits for them; null if it was deleted meanwhile.',
+        resolve: (success, _args, context, info) => loadersOf(context, info).job.load(success.parentId),
       }),
       results: t.expose('results', { type: [EnqueueJobSuccess], description: 'In the order given.' }),
     }),

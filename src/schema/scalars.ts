@@ -1,4 +1,4 @@
-import { type GraphQLScalarType, Kind, type ValueNode } from 'graphql'
+import { GraphQLError, type GraphQLScalarType, Kind, type ValueNode } from 'graphql'
 import { GraphQLDateTime, GraphQLJSON } from 'graphql-scalars'
 import { parseDuration } from '../engine/duration.ts'
 import { builder } from './builder.ts'
@@ -47,15 +47,20 @@ builder.scalarType('Tolerance', {
 })
 
 function duration(value: unknown): number {
-  if (typeof value === 'string' || typeof value === 'number') return parseDuration(value)
-  throw new TypeError('Not a duration. Expected text such as `5m`, or whole milliseconds.')
+  try {
+    if (typeof value === 'string' || typeof value === 'number') return parseDuration(value)
+  } catch (error) {
+    if (error instanceof RangeError) throw new GraphQLError(error.message)
+    throw error
+  }
+  throw new GraphQLError('Not a duration. Expected text such as `5m`, or whole milliseconds.')
 }
 
 function tolerance(value: unknown): string {
   const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
   const match = /^(\d{1,9})(%?)$/.exec(text)
   if (match && (match[2] === '' || Number(match[1]) <= 100)) return text
-  throw new TypeError('Not a tolerance. Expected a whole number such as 3, or a share such as "10%".')
+  throw new GraphQLError('Not a tolerance. Expected a whole number such as 3, or a share such as "10%".')
 }
 
 function textOrInteger(node: ValueNode): unknown {

@@ -87,14 +87,14 @@ function explain(cause: unknown, located: GraphQLError | undefined): PublicError
 // Errors that Yoga and graphql themselves make.
 function explainGraphQLError(cause: GraphQLError, located: GraphQLError | undefined): PublicError | null {
   const status = httpOf(cause).status
-  if (status === 413) return { code: 'LIMIT_EXCEEDED', message: cause.message, status }
-  if (status === 403) return { code: 'FORBIDDEN', message: cause.message, status }
-  if (status !== undefined && status >= 400 && status < 500) {
-    return { code: 'BAD_REQUEST', message: cause.message, status }
-  }
+  // The outer message says where in the document the inner one belongs.
+  const message = located?.message ?? cause.message
+  if (status === 413) return { code: 'LIMIT_EXCEEDED', message, status }
+  if (status === 403) return { code: 'FORBIDDEN', message, status }
+  if (status !== undefined && status >= 400 && status < 500) return { code: 'BAD_REQUEST', message, status }
   // Of a field: a value that could not be written out is our fault; an argument that could not be read names its node.
   if (located?.path !== undefined && cause.nodes === undefined) return null
-  return { code: 'BAD_REQUEST', message: cause.message, status: 400 }
+  return { code: 'BAD_REQUEST', message, status: 400 }
 }
 
 /** Where in the document, and where in the answer. */
