@@ -101,7 +101,7 @@ export class ClaimWatch {
       const unknown = claimTokens.filter((token) => !attempts.has(token))
       const jobs = await findHeldClaims(db, workerId, unknown)
       if (jobs.length === 0) return
-      logger.warn(`${jobs.length} claimed jobs never arrived here: they are put back`)
+      logger.warn(`Put back, for their claim never arrived here: ${jobs.length} jobs`)
       this.#options.putBack(jobs)
     } catch (error) {
       logger.debug({ err: error }, 'Claims could not be compared')

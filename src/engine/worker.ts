@@ -129,7 +129,7 @@ export class Worker {
     await this.#drained(HEED_MS)
     for (const attempt of this.#attempts.values()) attempt.putBack()
     if (!(await this.#drained(PUT_BACK_MS))) {
-      this.#options.logger.error(`${this.#attempts.size} jobs could not be put back: they are when this worker is gone`)
+      this.#options.logger.error(`Jobs left to others, for they could not be put back: ${this.#attempts.size}`)
     }
     this.#giveUp.abort()
     this.#watch.stop()
