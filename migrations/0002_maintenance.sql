@@ -1,10 +1,10 @@
 -- Maintenance: one row for each handler of the maintenance loop, made when it first runs. A handler runs in one process
--- at a time: the one whose run is named here, until `held_until`. Times are the database clock's.
+-- at a time: the one that holds its row, until `held_until`. Times are the database clock's.
 
 create table maintenance (
   name         text primary key,
-  -- The run that goes on: a fresh UUID; null between runs.
-  run_id       uuid,
+  -- The loop that runs it now: a UUID of its own; null between runs.
+  held_by      uuid,
   held_until   timestamptz,
   started_at   timestamptz,
   finished_at  timestamptz,

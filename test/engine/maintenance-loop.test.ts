@@ -158,7 +158,7 @@ describe('maintenance loop', () => {
   it('takes over from a process that vanished in the middle of a run, when its turn is over', async () => {
     const began = performance.now()
     await test.pool.query(
-      `insert into coppice.maintenance (name, run_id, held_until, started_at)
+      `insert into coppice.maintenance (name, held_by, held_until, started_at)
        values ('orphan', gen_random_uuid(), now() + interval '1 second', now())`,
     )
     const orphan = noted('orphan', 50)
@@ -169,7 +169,7 @@ describe('maintenance loop', () => {
 
   it('is not misled by a database clock that was set back', async () => {
     await test.pool.query(
-      `insert into coppice.maintenance (name, run_id, held_until, finished_at) values
+      `insert into coppice.maintenance (name, held_by, held_until, finished_at) values
          ('held', gen_random_uuid(), now() + interval '1 day', null),
          ('done', null, null, now() + interval '1 day')`,
     )
@@ -185,12 +185,12 @@ describe('maintenance loop', () => {
       reason ??= signal.reason
     })
     startLoop([{ ...loser, turnMs: 150 }])
-    await until(async () => (await rowOf('lost'))?.run_id)
-    await test.pool.query(`update coppice.maintenance set run_id = gen_random_uuid() where name = 'lost'`)
+    await until(async () => (await rowOf('lost'))?.held_by)
+    await test.pool.query(`update coppice.maintenance set held_by = gen_random_uuid() where name = 'lost'`)
     await until(() => reason)
     expect(reason).toMatchObject({ message: 'another process has taken over' })
     // The other one's turn is its own.
-    expect((await rowOf('lost')).run_id).not.toBeNull()
+    expect((await rowOf('lost')).held_by).not.toBeNull()
   })
 
   it('runs at once when nudged, and knows its handlers', async () => {
@@ -225,7 +225,7 @@ describe('maintenance loop', () => {
     await until(() => work.starts.length === 1)
     await loop.stop()
     expect(ended).toBe(true)
-    expect(await rowOf('work')).toMatchObject({ run_id: null, error: null })
+    expect(await rowOf('work')).toMatchObject({ held_by: null, error: null })
     loop.start()
     loop.nudge('work')
     await delay(300)
@@ -244,7 +244,7 @@ describe('maintenance loop', () => {
     expect(performance.now() - began).toBeLessThan(200 + 1000 + 300)
     expect(loop.handlers.map((handler) => handler.running)).toEqual([true, false])
     // Nobody has to wait for a turn that this process can no longer use.
-    await until(async () => (await rowOf('stuck')).run_id === null)
+    await until(async () => (await rowOf('stuck')).held_by === null)
   })
 
   it('survives its database connections being cut', async () => {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { isConnectionError } from '../../db/connection-errors.ts'
 import type { Database } from '../../db/database.ts'
@@ -32,6 +33,7 @@ export function createRunner(options: {
   const turnMs = Math.min(handler.turnMs ?? DEFAULT_TURN_MS, MAX_TURN_MS)
   const logger = options.logger.child({ handler: handler.name })
   const state = { name: handler.name, running: false, runs: 0, failures: 0, lastError: null as string | null }
+  const holder = randomUUID()
   let started = false
   let stopping = false
   let nudged = false
@@ -54,7 +56,7 @@ export function createRunner(options: {
   /** Takes a turn and runs the handler in it, if it may. Never rejects. */
   async function run(gapMs: number, controller: AbortController): Promise<void> {
     try {
-      const turn = await takeTurn(db, handler.name, { turnMs, gapMs })
+      const turn = await takeTurn(db, handler.name, { holder, turnMs, gapMs })
       if (!turn) return
       if (controller.signal.aborted) return await turn.end(messageOf(controller.signal.reason))
       await runInTurn(turn, controller)

@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import type { Database } from '../../db/database.ts'
 import { statement } from '../../db/statement.ts'
 
 /*
- * One process at a time runs a handler: the one whose run its row in `maintenance` names.
+ * One process at a time runs a handler: the one that holds its row in `maintenance`.
  *
  * Why a row with an end, and no lock: a session's advisory lock does not hold through a transaction-mode pooler. A
  * transaction's does, but that transaction would stay open and idle for as long as the handler works elsewhere, so that
@@ -27,21 +26,30 @@ export interface Turn {
   end(error: string | null): Promise<void>
 }
 
-/** Takes a handler's turn for `turnMs`, if nobody has it and the last run ended at least `gapMs` ago. */
-export async function takeTurn(
-  db: Database,
-  name: string,
-  { turnMs, gapMs }: { turnMs: number; gapMs: number },
-): Promise<Turn | null> {
-  const runId = randomUUID()
-  const parameters = [name, runId, turnMs, gapMs]
+/** What a turn is asked for with. */
+export interface TurnRequest {
+  /**
+   * A UUID of the one who asks, who has one turn at a time: a row that it holds still is of a turn whose end the database
+   * did not get to know, or whose beginning this side did not, and is given anew.
+   */
+  holder: string
+  /** How long it holds, unless it is extended. */
+  turnMs: number
+  /** Time since the end of the last run, wherever that was, before which it is not given. */
+  gapMs: number
+}
+
+/** Takes a handler's turn, if nobody else has it and it is due. */
+export async function takeTurn(db: Database, name: string, request: TurnRequest): Promise<Turn | null> {
+  const { holder, turnMs, gapMs } = request
+  const parameters = [name, holder, turnMs, gapMs]
   let taken = await db.query(take, parameters)
   if (taken.length === 0 && (await db.query(makeRow, [name])).length > 0) taken = await db.query(take, parameters)
   if (taken.length === 0) return null
   return {
-    extend: async () => (await db.query(extend, [name, runId, turnMs])).length > 0,
+    extend: async () => (await db.query(extend, [name, holder, turnMs])).length > 0,
     end: async (error) => {
-      await db.query(end, [name, runId, error])
+      await db.query(end, [name, holder, error])
     },
   }
 }
@@ -55,9 +63,9 @@ const take = statement<{ name: string }>(
   'maintenance.take-turn',
   (t) => `
   update ${t.maintenance}
-  set run_id = $2, held_until = clock_timestamp() + $3 * interval '1 millisecond', started_at = clock_timestamp()
+  set held_by = $2, held_until = clock_timestamp() + $3 * interval '1 millisecond', started_at = clock_timestamp()
   where name = $1
-    and (run_id is null or held_until < clock_timestamp()
+    and (held_by is null or held_by = $2 or held_until < clock_timestamp()
       or held_until > clock_timestamp() + ${MAX_TURN_MS} * interval '1 millisecond')
     and (finished_at is null or finished_at > clock_timestamp()
       or finished_at <= clock_timestamp() - $4 * interval '1 millisecond')
@@ -68,12 +76,12 @@ const extend = statement<{ name: string }>(
   'maintenance.extend-turn',
   (t) => `
   update ${t.maintenance} set held_until = clock_timestamp() + $3 * interval '1 millisecond'
-  where name = $1 and run_id = $2 returning name`,
+  where name = $1 and held_by = $2 returning name`,
 )
 
 const end = statement(
   'maintenance.end-turn',
   (t) => `
-  update ${t.maintenance} set run_id = null, held_until = null, finished_at = clock_timestamp(), error = $3
-  where name = $1 and run_id = $2`,
+  update ${t.maintenance} set held_by = null, held_until = null, finished_at = clock_timestamp(), error = $3
+  where name = $1 and held_by = $2`,
 )
