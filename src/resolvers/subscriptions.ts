@@ -18,18 +18,21 @@ export function watchEvents(
   context: Context,
 ): Stream<FeedBatch> {
   const filter = eventFilter(args.filter)
-  return new Stream(context, (stop) => eventFrames(context, filter, args.after ?? undefined, stop))
+  return new Stream(context, (stop) => {
+    // Here rather than in the generator, so that a cursor that makes no sense is refused before anything is streamed.
+    const batches = context.engine.feed.subscribe({ filter, after: args.after, signal: stop })
+    return eventFrames(context, batches, args.after ?? undefined, stop)
+  })
 }
 
 async function* eventFrames(
   context: Context,
-  filter: JobEventFilter,
+  batches: AsyncIterable<FeedBatch>,
   after: string | undefined,
   stop: AbortSignal,
 ): AsyncGenerator<FeedBatch> {
   let cursor = after
-  const request = { filter, signal: stop, ...(after !== undefined && { after }) }
-  for await (const batch of context.engine.feed.subscribe(request)) {
+  for await (const batch of batches) {
     cursor = batch.cursor
     yield batch.ended === 'cursor_expired' ? { ...batch, cursor: await presentCursor(context) } : batch
     if (batch.ended) return

@@ -12,6 +12,7 @@ import { createErrorMask } from './error-mask.ts'
 import { readiness } from './health.ts'
 import { InsecureHostError, isLoopback, isSameOrigin, namesLoopback } from './loopback.ts'
 import { answer, answerError, refuseUpgrade } from './plain-answer.ts'
+import { followUnusedConnections } from './unused-connections.ts'
 import { GraphQLWebSockets } from './websocket.ts'
 import { GRAPHQL_PATH, makeYoga, type Yoga } from './yoga.ts'
 
@@ -37,6 +38,7 @@ export interface ApiServer {
 
 /** How long clients have to take their last frames and go, in milliseconds. */
 const STRAGGLER_MS = 5000
+const IDLE_SWEEP_MS = 20
 
 /** The API on one port: GraphQL over HTTP, SSE and WebSocket, GraphiQL, health and readiness. */
 class Server implements ApiServer {
@@ -45,6 +47,7 @@ class Server implements ApiServer {
   readonly #yoga: Yoga
   readonly #sockets: GraphQLWebSockets
   readonly #http: HttpServer
+  readonly #unused: { destroy(): void }
   #address: AddressInfo | undefined
   #stopped: Promise<void> | undefined
 
@@ -56,6 +59,7 @@ class Server implements ApiServer {
     this.#yoga = makeYoga({ engine, mask, closing: this.#closing.signal })
     this.#sockets = new GraphQLWebSockets({ yoga: this.#yoga, mask, logger })
     this.#http = createHttpServer((request, response) => this.#handle(request, response))
+    this.#unused = followUnusedConnections(this.#http)
     this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
   }
 
@@ -87,14 +91,18 @@ class Server implements ApiServer {
 
   async #stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => this.#http.close(() => resolve()))
+    this.#unused.destroy()
     // Each open subscription listens to this signal.
     this.#closing.abort()
     const cut = setTimeout(() => {
       this.#sockets.terminate()
       this.#http.closeAllConnections()
     }, STRAGGLER_MS)
+    // Connections that come to rest only now, after a last answer, would be kept for their next request.
+    const sweep = setInterval(() => this.#http.closeIdleConnections(), IDLE_SWEEP_MS)
     await Promise.all([this.#sockets.close(), stopped])
     clearTimeout(cut)
+    clearInterval(sweep)
     await this.#yoga.dispose()
   }
 

@@ -70,7 +70,8 @@ export class WebSocketConnection {
   async drain(delayMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#onComplete = () => {
-        if (Object.keys(this.#extra.subscriptions ?? {}).length === 0) resolve()
+        const over = this.#webSocket.readyState === WebSocket.CLOSED
+        if (over || Object.keys(this.#extra.subscriptions ?? {}).length === 0) resolve()
       }
       setImmediate(this.#onComplete)
     })

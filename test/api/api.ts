@@ -1,4 +1,4 @@
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import { createEngine, type Engine, type EngineOptions } from '../../src/index.ts'
 import { type ApiServer, createServer } from '../../src/server/server.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -86,4 +86,9 @@ export async function startApi(options: Partial<EngineOptions> = {}): Promise<Ap
       await test.drop()
     },
   }
+}
+
+/** A logger of which nothing is seen. */
+export function silent(): Logger {
+  return pino({ level: 'silent' })
 }
