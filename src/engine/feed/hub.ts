@@ -58,8 +58,8 @@ export interface Feed {
   /** Every subscriber gets a last batch, `ended: 'shutdown'`. */
   stop(): Promise<void>
   /**
-   * Every event that matches, once, in order per job. The first batch comes at once, empty or not: what is committed
-   * after that, or after this call, arrives. Leave the loop, or call `return()`, to unsubscribe.
+   * Every event that matches, once, in order per job. The first batch comes at once, empty or not, and says that the
+   * subscription has begun: what is committed from then on arrives. Leave the loop, or call `return()`, to unsubscribe.
    *
    * @throws {InvalidCursorError} {@link ValidationError} at once, when `after` is no cursor or an id no id.
    */

@@ -62,8 +62,10 @@ export class Subscriber {
   #round: number
   /** It has been at the end of the log. */
   #live = false
-  /** Highest event id that is behind it. Before it is live: the tail's when it last got a batch, so that only standing
-   * still counts, not how old its cursor is. */
+  /**
+   * Highest event id that is behind it. Before it is live, the tail's when it last moved: then only standing still
+   * counts, not how old its cursor is.
+   */
   #lastId: number | undefined
   #opened = false
   #deliveredAt = 0
@@ -132,13 +134,20 @@ export class Subscriber {
   /** Begins at the end of the log, as it was read after the subscription. */
   #settle(): void {
     const { boundary } = this.#context.tail
-    if (boundary !== undefined && boundary.round > this.#round) this.#join(boundary)
+    if (boundary === undefined || boundary.round <= this.#round) return
+    this.#live = true
+    this.#join(boundary)
   }
 
   #join({ cursor, seq, lastId }: Boundary): void {
     this.#place = { at: 'frames', cursor, seq, offset: 0 }
-    this.#live = true
-    this.#lastId = lastId
+    this.#passed(lastId)
+  }
+
+  /** Events up to this id are behind it. */
+  #passed(id: number): void {
+    const { tail } = this.#context
+    this.#lastId = this.#live ? Math.max(this.#lastId ?? 0, id) : tail.lastId
   }
 
   #serveFrames(place: Place & { at: 'frames' }): void {
@@ -152,7 +161,7 @@ export class Subscriber {
     }
     const events: JobEvent[] = []
     let { seq, offset, cursor } = place
-    let lastId = this.#lastId ?? 0
+    let lastId = 0
     for (let frame = tail.frames.get(seq); frame !== undefined && events.length < limits.batch; ) {
       const event = frame.events[offset++]!
       if (this.#matcher.matches(event)) events.push(event)
@@ -176,7 +185,8 @@ export class Subscriber {
       return
     }
     this.#place = { at: 'frames', cursor, seq, offset }
-    this.#lastId = atEnd ? tail.lastId : lastId
+    this.#live ||= atEnd
+    this.#passed(atEnd ? tail.lastId : lastId)
     this.#offer(events, cursor, atEnd && tail.settled)
     if (!atEnd && this.subscription.parked) this.#context.requestTurn(this)
   }
@@ -221,8 +231,7 @@ export class Subscriber {
     } else {
       const { window } = batch.cursor
       this.#place = { at: 'log', cursor: batch.cursor, target: batch.caughtUp ? undefined : target }
-      if (!this.#live) this.#lastId = tail.lastId
-      else if (window !== undefined) this.#lastId = Math.max(this.#lastId ?? 0, Number(window.lastId))
+      this.#passed(window === undefined ? 0 : Number(window.lastId))
     }
     this.#offer(batch.events, batch.cursor, caughtUp)
     if (this.subscription.parked) this.#context.requestTurn(this)
