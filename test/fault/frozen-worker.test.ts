@@ -109,14 +109,14 @@ describe('a worker that is killed', () => {
 describe('a worker that is frozen past its lease', () => {
   it('is refused when it thaws: one result; and works on under a new identity (case 39)', async () => {
     const sleeper = await start('sleeper')
-    const other = await start('other')
-    // The handler's time is up while it is frozen: thawed, it ends at once.
+    // The handlers' time is up while they are frozen: thawed, they end at once.
     const list = Array.from({ length: 6 }, () => task({ hang: 'sleeper', ms: 1500 }))
     const handles = await engine.enqueueMany(list)
-    await until(async () => (await jobs()).every((job) => job.state === 'running' || job.state === 'completed'))
-    const [before] = await workerRows(sleeper)
-    const held = (await jobs()).filter((job) => job.state === 'running' && job.worker_id === before!.id)
+    await until(() => sleeper.started.length === 6)
     sleeper.signal('SIGSTOP')
+    const [before] = await workerRows(sleeper)
+    const held = (await jobs()).filter((job) => job.state === 'running')
+    const other = await start('other')
     const ends = await Promise.all(handles.map((handle) => engine.waitFor(handle, { timeoutMs: 30_000 })))
     for (const end of ends) expect(end).toMatchObject({ state: 'completed', result: { by: 'other' } })
     const settled = await jobs()
@@ -124,6 +124,7 @@ describe('a worker that is frozen past its lease', () => {
     const after = await until(async () => (await workerRows(sleeper)).find((row) => row.id !== before!.id))
     expect(after.dead_at).toBeNull()
     await until(() => sleeper.log.some((text) => text.includes(`WK_${before!.id} was declared dead`)))
+    expect(held).toHaveLength(6)
     // What it came to was refused or dropped: not a column changed.
     expect(await jobs()).toEqual(settled)
     expect((await lostLeases()).map((event) => event.job_id).sort()).toEqual(held.map((job) => job.id).sort())
