@@ -82,7 +82,8 @@ const NEXT_KIND = {
 }
 
 // One index probe for each (type, queue, priority) that has queued jobs, found by skipping through the index. Twice the
-// limit is looked at, so that two workers that claim at the same moment do not both come away with half.
+// limit is looked at, so that two workers that claim at the same moment do not both come away with half. Candidates are
+// locked one by one through the primary key, in their order: joined as sets, the planner reads the whole queue instead.
 function claimText(t: TableNames, which: 'any' | 'served'): string {
   return `
   with recursive kind(type, queue, priority) as (
@@ -105,18 +106,18 @@ function claimText(t: TableNames, which: 'any' | 'served'): string {
     order by c.queue, c.priority, c.run_at, c.id limit $4 * 2
   ),
   locked as materialized (
-    select j.id from candidate c join ${t.job} j on j.id = c.id
-    where ${READY} and j.run_at <= now()
-    order by c.queue, c.priority, c.run_at, c.id limit $4
-    for no key update of j skip locked
+    select l.id from candidate c
+    cross join lateral (
+      select j.id from ${t.job} j where j.id = c.id and ${READY} and j.run_at <= now()
+      for no key update skip locked) l
+    limit $4
   ),
   claimed as (
     update ${t.job} j
     set state = 'running', worker_id = $1, claim_token = gen_random_uuid(), claimed_at = now(),
       attempt = j.attempt + 1, children_reopened = false, started_at = coalesce(j.started_at, now()),
       version = j.version + 1, updated_at = now()
-    from locked
-    where j.id = locked.id and j.state = 'queued'
+    where j.id = any(array(select id from locked)) and j.state = 'queued'
       and exists (select from ${t.worker} w where w.id = $1 and w.dead_at is null)
     returning j.*
   ),

@@ -23,47 +23,42 @@ export async function settleLeaves(db: Database, items: readonly SettleItem[], a
       ...moves,
     ])
     const result = emptyResult()
-    const locked = new Set(rows.filter((row) => row.what === 'bucket').map((row) => row.bucket))
-    const moved = new Set(rows.filter((row) => row.what === 'moved').map((row) => row.id))
+    const fates = new Map(rows.map((row) => [row.id, row.what]))
     for (const item of items) {
-      if (moved.has(item.job.id)) result.settled.push(item)
-      else if (locked.has(treeBucket(item.job.treeId))) result.other.push(item)
-      else result.deferred.push(item)
+      const fate = fates.get(item.job.id)
+      const list = fate === 'moved' ? result.settled : fate === 'other' ? result.other : result.deferred
+      list.push(item)
     }
     const zero = rows.filter((row) => row.what === 'zero')
     const outcomes = await wakeParents(
       tx,
-      zero.map((row) => ({ id: row.id!, assigneeId: row.assignee_id })),
+      zero.map((row) => ({ id: row.id, assigneeId: row.assignee_id })),
       { source: 'edge', actor },
     )
     result.woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
-    result.failing = rows.filter((row) => row.what === 'failing').map((row) => row.id!)
+    result.failing = rows.filter((row) => row.what === 'failing').map((row) => row.id)
     return result
   })
 }
 
 interface SettledRow {
-  what: 'bucket' | 'moved' | 'zero' | 'failing'
-  id: string | null
+  /** `other`: its tree lock was had, and still it was not moved. */
+  what: 'moved' | 'other' | 'zero' | 'failing'
+  id: string
   assignee_id: string | null
-  bucket: number | null
 }
 
-// Lock order: tree locks (tried), the jobs' own rows, their parents by (depth desc, id). `child_count = 0` keeps movers
+// Lock order: tree locks (tried once a job: those held already cost nothing), the jobs' own rows, their parents by (depth desc, id). `child_count = 0` keeps movers
 // and parents disjoint: no row is written twice. One decrement a parent, whatever the number of its children here. A
 // waiting parent that reaches zero is left to the second statement, which writes it once.
 const settleBatch = statement<SettledRow>(
   'settle.leaves',
   (t) => `
-  with tree as materialized (
-    select bucket from (select distinct bucket from unnest($3::int[]) bucket order by bucket) wanted
-    where pg_try_advisory_xact_lock_shared($1, bucket)
-  ),
-  move as (
+  with move as materialized (
     select m.* from unnest($3::int[], $4::uuid[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
       $11::float8[], $12::int[], $13::text[], $14::text[])
       as m(bucket, id, claim_token, "to", result, error, error_code, error_stack, delay, spend, reason, detail)
-    join tree using (bucket)
+    where pg_try_advisory_xact_lock_shared($1, m.bucket)
   ),
   done as (
     update ${t.job} j
@@ -80,7 +75,8 @@ const settleBatch = statement<SettledRow>(
       finished_at = case when m."to" in (${TERMINAL_SQL}) then now() end,
       version = j.version + 1, updated_at = now()
     from move m
-    where j.id = m.id and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
+    where j.id = any($4::uuid[]) and j.id = m.id
+      and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
     returning j.id, j.tree_id, j.parent_id, j.type, j.state, j.phase, j.wave, j.attempt, j.version, j.archived_at,
       j.on_child_failure, m.reason, m.detail
   ),
@@ -109,13 +105,13 @@ const settleBatch = statement<SettledRow>(
     from parent p
     where j.id = p.id and not (p.state = 'waiting' and p.open_children <= p.n and p.failing_child_id is null)
   )
-  select 'bucket' as what, null::uuid as id, null::text as assignee_id, bucket from tree
+  select 'moved' as what, id, null as assignee_id from done
   union all
-  select 'moved', id, null, null from done
+  select 'other', id, null from move where id not in (select id from done)
   union all
-  select 'zero', id, assignee_id, null from parent
+  select 'zero', id, assignee_id from parent
   where state = 'waiting' and open_children <= n and failing_child_id is null
   union all
-  select 'failing', id, null, null from parent
+  select 'failing', id, null from parent
   where failing_child_id is not null and state in ('queued', 'waiting', 'paused')`,
 )
