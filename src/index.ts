@@ -12,6 +12,7 @@ export {
   type PayloadInput,
   type ResultOutput,
 } from './engine/contract.ts'
+export { createEngine } from './engine/create-engine.ts'
 export {
   type AnyDefinition,
   defineJob,
@@ -20,8 +21,7 @@ export {
   type TypeSettings,
   type TypeTimeouts,
 } from './engine/define-job.ts'
-export { createEngine } from './engine/engine.ts'
-export type { ActorOptions, Engine, EngineFeed, SteerOptions } from './engine/engine-interface.ts'
+export type { ActorOptions, Engine, EngineFeed, SteerOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
   CursorExpiredError,

@@ -17,3 +17,31 @@ export class AttemptAbortedError extends Error {
     this.code = code
   }
 }
+
+/** An AbortController whose signal is made when somebody asks for it: most attempts end before anybody does. */
+export class LazyAbort {
+  #controller: AbortController | undefined
+  #reason: AttemptAbortedError | undefined
+
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController()
+      if (this.#reason) this.#controller.abort(this.#reason)
+    }
+    return this.#controller.signal
+  }
+
+  get aborted(): boolean {
+    return this.#reason !== undefined
+  }
+
+  throwIfAborted(): void {
+    if (this.#reason) throw this.#reason
+  }
+
+  abort(code: AbortCode): void {
+    if (this.#reason) return
+    this.#reason = new AttemptAbortedError(code)
+    this.#controller?.abort(this.#reason)
+  }
+}

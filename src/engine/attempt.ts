@@ -1,4 +1,4 @@
-import { AttemptAbortedError } from './abort.ts'
+import { LazyAbort } from './abort.ts'
 import { attemptLimit } from './attempt-limit.ts'
 import type { ClaimedJob } from './claim.ts'
 import type { AbortCode } from './context.ts'
@@ -29,7 +29,7 @@ export class Attempt {
   readonly startedAt = monotonicMs()
   /** Never rejects. */
   readonly end: Promise<AttemptEnd>
-  readonly #controller = new AbortController()
+  readonly #abortion = new LazyAbort()
   readonly #definition: AnyDefinition
   #finish: (end: AttemptEnd) => void = () => {}
   #timer: LongTimer | undefined
@@ -63,7 +63,7 @@ export class Attempt {
 
   /** Asks the handler to end: unless it comes to a result all the same, the job is put back. */
   askToEnd(): void {
-    if (!this.#over) this.#controller.abort(new AttemptAbortedError('SHUTDOWN'))
+    if (!this.#over) this.#abortion.abort('SHUTDOWN')
   }
 
   /** Puts the job back, without spending a retry. */
@@ -80,20 +80,20 @@ export class Attempt {
   #abort(code: AbortCode, end: AttemptEnd): void {
     if (this.#over) return
     this.#finish(end)
-    this.#controller.abort(new AttemptAbortedError(code))
+    this.#abortion.abort(code)
   }
 
   async #run(services: AttemptServices, onStale: () => void): Promise<AttemptEnd> {
     const { job } = this
-    const { signal } = this.#controller
+    const abort = this.#abortion
     const definition = this.#definition
     try {
       const handler = handlerFor(job, definition)
       if (handler === null) return { outcome: { kind: 'completed', result: job.result } }
-      const context = await createContext(services, job, definition, signal, onStale)
+      const context = await createContext(services, job, definition, abort, onStale)
       try {
         // A job put back at once is not begun.
-        signal.throwIfAborted()
+        abort.throwIfAborted()
         const value = await handler(context.ctx)
         await context.finish()
         const children = context.spawned()
@@ -109,7 +109,7 @@ export class Attempt {
       }
     } catch (error) {
       if (error instanceof LeaseLostError && error.jobId === job.id) return DROPPED
-      if (signal.aborted) return PUT_BACK
+      if (abort.aborted) return PUT_BACK
       const failure = failedAttempt(job, error, definition.settings)
       return { outcome: failure.outcome, failure }
     }

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
+import type { LazyAbort } from './abort.ts'
 import { saveCheckpoint } from './checkpoint.ts'
 import { type ChildrenOptions, type ChildrenSource, countChildren, readChildren } from './children.ts'
 import type { ClaimedJob } from './claim.ts'
@@ -50,7 +51,7 @@ export async function createContext(
   services: AttemptServices,
   job: ClaimedJob,
   definition: AnyDefinition,
-  signal: AbortSignal,
+  abort: LazyAbort,
   onStale: () => void,
 ): Promise<AttemptContext> {
   const { db, known, outages } = services
@@ -63,26 +64,28 @@ export async function createContext(
   const undone = new Set<ObservedPromise<unknown>>()
 
   const attempt = async <T>(query: () => Promise<T>): Promise<T> => {
-    signal.throwIfAborted()
-    return outages.persist(query, signal)
+    abort.throwIfAborted()
+    return outages.persist(query, abort.signal)
   }
   const source: ChildrenSource = { db, parentId: job.id, spawnWave: job.spawnWave, attempt }
-  const progress = new ProgressReporter({
-    db,
-    jobId: job.id,
-    claimToken: job.claimToken,
-    actor: formatId('WK', services.workerId),
-    attempt,
-    onStale,
-    onError: (error) => {
-      if (!signal.aborted) services.logger.warn({ err: error, job: formatJobId(job.id) }, 'Progress was not written')
-    },
-    onWritten: services.onWritten,
-  })
+  let progress: ProgressReporter | undefined
+  const newProgress = () =>
+    new ProgressReporter({
+      db,
+      jobId: job.id,
+      claimToken: job.claimToken,
+      actor: formatId('WK', services.workerId),
+      attempt,
+      onStale,
+      onError: (error) => {
+        if (!abort.aborted) services.logger.warn({ err: error, job: formatJobId(job.id) }, 'Progress was not written')
+      },
+      onWritten: services.onWritten,
+    })
   /** A call that changes something: its failure counts even if the handler does not wait for it. */
   const change = <T>(work: () => Promise<T>): Promise<T> => {
     const promise = ObservedPromise.run(async () => {
-      signal.throwIfAborted()
+      abort.throwIfAborted()
       if (over) throw new Error('The attempt is over: its context takes nothing any more.')
       return work()
     })
@@ -103,7 +106,9 @@ export async function createContext(
     attempt: job.attempt,
     retryCount: job.retryCount,
     lastAttempt: job.retryCount >= job.maxRetries,
-    signal,
+    get signal() {
+      return abort.signal
+    },
     get saved() {
       return saved
     },
@@ -142,7 +147,11 @@ export async function createContext(
       return readChildren(source, contract, options) as AsyncIterableIterator<any>
     },
     childCounts: ({ wave } = {}) => countChildren(source, wave),
-    progress: (current, total, message) => progress.report(current, total, message),
+    progress(current, total, message) {
+      if (over) return
+      progress ??= newProgress()
+      progress.report(current, total, message)
+    },
     get log() {
       log ??= services.logger.child({ job: ctx.id, type: job.type, phase: job.phase, attempt: job.attempt })
       return log
@@ -158,11 +167,11 @@ export async function createContext(
         if (failure) throw failure.error
       }
       over = true
-      await progress.flush()
+      await progress?.flush()
     },
     close() {
       over = true
-      progress.close()
+      progress?.close()
     },
   }
 }

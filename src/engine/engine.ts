@@ -1,218 +1,120 @@
-import { isConnectionError } from '../db/connection-errors.ts'
-import { openDatabase } from '../db/database.ts'
-import { assertSchemaFits, migrate } from '../db/migrate.ts'
-import { SchemaTooNewError } from '../db/migration-errors.ts'
-import { setAssignee } from './assignee.ts'
-import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
-import { archiveJob, pauseJob, resumeJob, unarchiveJob } from './control.ts'
-import type { ActorOptions, Engine, SteerOptions } from './engine-interface.ts'
-import { type EngineOptions, engineSettings } from './engine-settings.ts'
-import { enqueueJobs } from './enqueue.ts'
-import { UnavailableError } from './errors.ts'
-import { createDoorbell } from './feed/doorbell.ts'
-import { createFeed, type Feed } from './feed/hub.ts'
-import { parseJobId } from './ids.ts'
-import type { NewJob } from './job.ts'
-import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
-import { createJobRegistry } from './job-registry.ts'
-import { maintenanceHandlers } from './maintenance/handlers.ts'
-import { createMaintenanceLoop } from './maintenance/loop.ts'
-import { createOutsideBell } from './outside-bell.ts'
-import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
-import { readJob } from './read-job.ts'
-import { spawnChildren } from './spawn.ts'
-import { Waiters } from './wait-for.ts'
-import { createWorkerSide, type WorkerSide } from './worker-side.ts'
+import type { Database } from '../db/database.ts'
+import type { Assignee, AssigneeStatus } from './assignee.ts'
+import type { ResultOf } from './contract.ts'
+import type { Doorbell } from './feed/doorbell.ts'
+import type { Feed } from './feed/hub.ts'
+import type { Enqueued, Job, NewJob } from './job.ts'
+import type { JobHandle } from './job-handle.ts'
+import type { JobRegistry } from './job-registry.ts'
+import type { JobEnd } from './wait-for.ts'
 
-/** How long handlers may go on once the worker is broken. */
-const FATAL_GRACE_MS = 5000
+/** Who does it, and why, for the audit trail. */
+export interface SteerOptions {
+  reason?: string
+  /** Default: the engine's own. */
+  actor?: string
+}
 
-export type { Engine } from './engine-interface.ts'
+/** Who does it, for the audit trail. */
+export interface ActorOptions {
+  /** Default: the engine's own. */
+  actor?: string
+}
+
+/** Events as an async iterable, by calling it; pages of them and cursors by its methods. */
+export type EngineFeed = Feed['subscribe'] & Pick<Feed, 'subscribe' | 'read' | 'cursorAt' | 'stats'>
 
 /**
- * Makes an engine on a database. It connects when it is first used.
- *
- * @example
- * const engine = createEngine({ connectionString, jobs: [resizeJob] })
- * await engine.start()
- * const handle = await engine.enqueue(resize.with({ path: 'a.png', width: 640 }))
- * const end = await engine.waitFor(handle, { timeoutMs: 60_000 })
- * await engine.stop()
- * @throws {ValidationError} with every option that is wrong.
+ * One process's way into an installation: it enqueues, steers and watches jobs, and once started runs those of its types.
+ * Ids are taken as `JB_<uuid>` or bare, and given bare. Every verb throws {@link UnavailableError} when the database
+ * cannot be reached: what was asked may be done or not.
  */
-export function createEngine(options: EngineOptions): Engine {
-  const settings = engineSettings(options)
-  const { connectionString, directConnectionString, schema, logger, pollOnly } = settings
-  const jobs = createJobRegistry(settings.jobs)
-  const db = openDatabase({
-    connectionString,
-    schema,
-    poolSize: settings.poolSize,
-    onError: (error) => logger.debug({ err: error }, 'An idle connection broke'),
-  })
-  const doorbell = createDoorbell({ connectionString: directConnectionString, schema, pollOnly, logger })
-  const outsideBell = createOutsideBell(db)
-  const hub = createFeed({ db, doorbell, logger })
-  const waiters = new Waiters(db, settings.pollMs)
-  const fatalListeners = new Set<(error: unknown) => void>()
-  let workerSide: WorkerSide | undefined
-  let started: Promise<void> | undefined
-  let stopped: Promise<void> | undefined
-  let ownRing = false
-
-  const maintenance = createMaintenanceLoop({
-    db,
-    logger,
-    handlers: maintenanceHandlers({ heartbeatMs: settings.heartbeatMs }),
-    changed: () => ring(),
-  })
-  doorbell.onRing(() => {
-    waiters.ring()
-    workerSide?.worker.look()
-    // Its own settling tells the worker itself what there is to claim.
-    if (!ownRing) workerSide?.worker.nudge()
-  })
-
-  function ring(): void {
-    doorbell.ring()
-    if (!started) outsideBell.ring()
-  }
-
-  /** Says in our own words that the database cannot be reached. */
-  async function reach<T>(run: () => Promise<T>): Promise<T> {
-    try {
-      return await run()
-    } catch (error) {
-      if (!isConnectionError(error)) throw error
-      throw new UnavailableError('The database cannot be reached: what was asked may be done or not.', { cause: error })
-    }
-  }
-
-  /** Runs a verb, and tells everybody after its commit. */
-  async function verb<T>(run: () => Promise<T>): Promise<T> {
-    const result = await reach(run)
-    ring()
-    return result
-  }
-
-  const actorOf = (given: ActorOptions = {}) => ({ actor: given.actor ?? settings.actor })
-  const steering = ({ actor, reason }: SteerOptions = {}) => ({
-    ...actorOf({ ...(actor !== undefined && { actor }) }),
-    ...(reason !== undefined && { reason }),
-  })
-
-  /** A verb on a subtree: parents that are to fail by it do so in transactions of their own. */
-  async function subtreeVerb<T extends { failing: string[] }>(run: () => Promise<T>, actor: string): Promise<T> {
-    const result = await verb(run)
-    if (result.failing.length > 0) await verb(() => failFailingParents(db, result.failing, { actor }))
-    return result
-  }
-
-  async function enqueuePrepared(prepared: readonly PreparedJob[], given: ActorOptions | undefined) {
-    const enqueued = await verb(() => enqueueJobs(db, prepared, actorOf(given)))
-    for (const { runAt } of prepared) if (runAt) workerSide?.worker.nudgeIn(runAt.getTime() - Date.now())
-    return enqueued
-  }
-
-  async function start(): Promise<void> {
-    const log = (line: string) => logger.info(line)
-    if (settings.migrate) await migrate({ connectionString: directConnectionString, schema, log })
-    else await assertSchemaFits(db.pool, schema)
-    await doorbell.start()
-    await hub.start()
-    maintenance.start()
-    if (!settings.worker || stopped) return
-    const side = await createWorkerSide(db, jobs, settings, {
-      committed: () => {
-        ownRing = true
-        ring()
-        ownRing = false
-      },
-      deadWorkers: () => maintenance.nudge('lease-recovery'),
-      fatal,
-    })
-    if (stopped) return
-    workerSide = side
-    await side.start()
-  }
-
-  async function stop(graceMs: number): Promise<void> {
-    await Promise.all([workerSide?.stop(graceMs), maintenance.stop()])
-    // The start may have been in the middle of something.
-    await started?.catch(() => {})
-    waiters.stop()
-    await hub.stop()
-    await outsideBell.stop()
-    await doorbell.stop()
-    await db.close()
-  }
-
-  function fatal(error: unknown): void {
-    if (stopped) return
-    logger.fatal({ err: error }, 'The worker cannot go on')
-    // What runs may end, unless it is the settling that fails.
-    const grace = Math.min(settings.graceMs, error instanceof SchemaTooNewError ? settings.graceMs : FATAL_GRACE_MS)
-    void engine.stop({ grace }).then(() => {
-      if (fatalListeners.size === 0) throw error
-      for (const listener of fatalListeners) listener(error)
-    })
-  }
-
-  const engine: Engine = {
-    start() {
-      if (stopped) return Promise.reject(new UnavailableError('The engine was stopped.'))
-      started ??= start().catch((error: unknown) => {
-        started = undefined
-        throw error
-      })
-      return started
-    },
-    stop({ grace = settings.graceMs } = {}) {
-      stopped ??= stop(grace)
-      return stopped
-    },
-    async enqueue(job, given) {
-      const [enqueued] = await enqueuePrepared([await prepareOneJob(job, jobs)], given)
-      return jobHandle(enqueued!, job)
-    },
-    async enqueueMany(list, given) {
-      const enqueued = await enqueuePrepared(await prepareJobs(list, jobs), given)
-      return enqueued.map((one, index) => jobHandle(one, list[index]!))
-    },
-    async waitFor(job: JobHandle<unknown> | string, { timeoutMs }: { timeoutMs?: number } = {}) {
-      const id = parseJobId(typeof job === 'string' ? job : job.id)
-      const end = await waiters.wait(id, timeoutMs)
-      // biome-ignore lint/suspicious/noExplicitAny: the overloads say what comes out
-      return (typeof job === 'string' ? end : await typedEnd(job, end)) as any
-    },
-    job: (id) => reach(() => readJob(db, parseJobId(id))),
-    async spawnChildren(parentId: string, children: readonly NewJob[], given) {
-      const prepared = await prepareJobs(children, jobs)
-      return verb(() => spawnChildren(db, parseJobId(parentId), prepared, actorOf(given)))
-    },
-    deleteJob: (id, given) => subtreeVerb(() => deleteJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
-    cancelJob: (id, given) => subtreeVerb(() => cancelJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
-    pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
-    resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
-    archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
-    unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
-    setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
-    feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
-      subscribe: hub.subscribe.bind(hub),
-      read: hub.read.bind(hub),
-      cursorAt: hub.cursorAt.bind(hub),
-      stats: hub.stats.bind(hub),
-    }),
-    on(_event, listener) {
-      fatalListeners.add(listener)
-      return () => fatalListeners.delete(listener)
-    },
-    database: db,
-    doorbell,
-    jobs,
-    get running() {
-      return started !== undefined && stopped === undefined
-    },
-  }
-  return engine
+export interface Engine {
+  /**
+   * Brings the schema up to date, and begins to run jobs, to maintain and to listen. Again: does nothing.
+   *
+   * @throws when the database cannot be reached or its schema does not fit: then it may be started again.
+   */
+  start(): Promise<void>
+  /**
+   * Claims no more, lets handlers end for the grace time, then aborts them and puts their jobs back; lets go of the
+   * database. For good. Without a start it only lets go.
+   *
+   * @param options.grace in place of the engine's own, in ms.
+   */
+  stop(options?: { grace?: number }): Promise<void>
+  /**
+   * Enqueues a job, with its children if it has any, in one transaction.
+   *
+   * @throws {ValidationError} with everything that is wrong; nothing was written.
+   */
+  enqueue<J extends NewJob>(job: J, options?: ActorOptions): Promise<JobHandle<ResultOf<J>>>
+  /** Enqueues many jobs with their trees in one transaction: all or none. Paths of issues begin with the position. */
+  enqueueMany<J extends NewJob>(jobs: readonly J[], options?: ActorOptions): Promise<JobHandle<ResultOf<J>>[]>
+  /**
+   * Waits until a job has ended.
+   *
+   * @throws {WaitTimeoutError} it did not within `timeoutMs` (default: waits for ever)
+   * @throws {NotFoundError} there is no such job, or it was deleted meanwhile
+   * @throws {ValidationError} its result is not what the contract says
+   */
+  waitFor<Result>(job: JobHandle<Result>, options?: { timeoutMs?: number }): Promise<JobEnd<Result>>
+  waitFor(id: string, options?: { timeoutMs?: number }): Promise<JobEnd>
+  /** A job as it is now; null if there is none. */
+  job(id: string): Promise<Job | null>
+  /**
+   * Adds children to a parent that waits, or that runs its ingest.
+   *
+   * @throws {NotFoundError}
+   * @throws {ParentGoneError} it has ended
+   * @throws {InvalidStateError} it can take no children now
+   */
+  spawnChildren(
+    parentId: string,
+    children: readonly NewJob[],
+    options?: ActorOptions,
+  ): Promise<{ children: Enqueued[] }>
+  /**
+   * Deletes a job and cancels its active descendants at every depth; those that ended stay.
+   *
+   * @throws {NotFoundError}
+   */
+  deleteJob(id: string, options?: SteerOptions): Promise<{ job: Job; cancelledDescendants: number }>
+  /**
+   * Cancels a job and, unless its orphan policy is `keep`, its active descendants. A running handler's signal is aborted,
+   * and its result ignored.
+   *
+   * @throws {NotFoundError}
+   * @throws {InvalidStateError} it has ended
+   */
+  cancelJob(id: string, options?: SteerOptions): Promise<{ job: Job; cancelledDescendants: number }>
+  /** Sets a job aside; a running one when its attempt ends in a retry or a wait. Throws as `cancelJob`. */
+  pauseJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Lets a paused job go on. Throws as `cancelJob`, when it is not paused. */
+  resumeJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Takes a job out of lists and out of its parent's child set; an active one is cancelled first. */
+  archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Takes that back. Throws as `cancelJob`, when it is not archived. */
+  unarchiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /** Makes an assignee, or changes its status; activation delivers the wakes that were withheld, and names them. */
+  setAssignee(
+    id: string,
+    status: AssigneeStatus,
+    options?: ActorOptions,
+  ): Promise<{ assignee: Assignee; woken: string[] }>
+  /** What happens, from the event log. */
+  readonly feed: EngineFeed
+  /**
+   * Calls back when the engine cannot go on running jobs: it has stopped by then, and the process had best end with an
+   * error. Without a listener the error is thrown where nobody catches it, so that the process does end.
+   *
+   * @returns ends the listening.
+   */
+  on(event: 'fatal', listener: (error: unknown) => void): () => void
+  readonly database: Database
+  readonly doorbell: Doorbell
+  /** The types known here. */
+  readonly jobs: JobRegistry
+  /** Whether it has been started and has not begun to stop. */
+  readonly running: boolean
 }

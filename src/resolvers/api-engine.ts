@@ -1,4 +1,4 @@
-import type { Engine } from '../engine/engine-interface.ts'
+import type { Engine } from '../engine/engine.ts'
 
 /** What the API needs of an engine. */
 export type ApiEngine = Pick<

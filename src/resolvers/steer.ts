@@ -1,6 +1,6 @@
 import type { GraphQLResolveInfo } from 'graphql'
 import type { Assignee, AssigneeStatus } from '../engine/assignee.ts'
-import type { SteerOptions } from '../engine/engine-interface.ts'
+import type { SteerOptions } from '../engine/engine.ts'
 import { NotFoundError } from '../engine/errors.ts'
 import type { Job } from '../engine/job.ts'
 import type { ApiEngine } from './api-engine.ts'

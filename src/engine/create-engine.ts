@@ -1,0 +1,216 @@
+import { isConnectionError } from '../db/connection-errors.ts'
+import { openDatabase } from '../db/database.ts'
+import { assertSchemaFits, migrate } from '../db/migrate.ts'
+import { SchemaTooNewError } from '../db/migration-errors.ts'
+import { setAssignee } from './assignee.ts'
+import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
+import { archiveJob, pauseJob, resumeJob, unarchiveJob } from './control.ts'
+import type { ActorOptions, Engine, SteerOptions } from './engine.ts'
+import { type EngineOptions, engineSettings } from './engine-settings.ts'
+import { enqueueJobs } from './enqueue.ts'
+import { UnavailableError } from './errors.ts'
+import { createDoorbell } from './feed/doorbell.ts'
+import { createFeed, type Feed } from './feed/hub.ts'
+import { parseJobId } from './ids.ts'
+import type { NewJob } from './job.ts'
+import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
+import { createJobRegistry } from './job-registry.ts'
+import { maintenanceHandlers } from './maintenance/handlers.ts'
+import { createMaintenanceLoop } from './maintenance/loop.ts'
+import { createOutsideBell } from './outside-bell.ts'
+import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
+import { readJob } from './read-job.ts'
+import { spawnChildren } from './spawn.ts'
+import { Waiters } from './wait-for.ts'
+import { createWorkerSide, type WorkerSide } from './worker-side.ts'
+
+/** How long handlers may go on once the worker is broken. */
+const FATAL_GRACE_MS = 5000
+
+/**
+ * Makes an engine on a database. It connects when it is first used.
+ *
+ * @example
+ * const engine = createEngine({ connectionString, jobs: [resizeJob] })
+ * await engine.start()
+ * const handle = await engine.enqueue(resize.with({ path: 'a.png', width: 640 }))
+ * const end = await engine.waitFor(handle, { timeoutMs: 60_000 })
+ * await engine.stop()
+ * @throws {ValidationError} with every option that is wrong.
+ */
+export function createEngine(options: EngineOptions): Engine {
+  const settings = engineSettings(options)
+  const { connectionString, directConnectionString, schema, logger, pollOnly } = settings
+  const jobs = createJobRegistry(settings.jobs)
+  const db = openDatabase({
+    connectionString,
+    schema,
+    poolSize: settings.poolSize,
+    onError: (error) => logger.debug({ err: error }, 'An idle connection broke'),
+  })
+  const doorbell = createDoorbell({ connectionString: directConnectionString, schema, pollOnly, logger })
+  const outsideBell = createOutsideBell(db)
+  const hub = createFeed({ db, doorbell, logger })
+  const waiters = new Waiters(db, settings.pollMs)
+  const fatalListeners = new Set<(error: unknown) => void>()
+  let workerSide: WorkerSide | undefined
+  let started: Promise<void> | undefined
+  let stopped: Promise<void> | undefined
+  let ownRing = false
+
+  const maintenance = createMaintenanceLoop({
+    db,
+    logger,
+    handlers: maintenanceHandlers({ heartbeatMs: settings.heartbeatMs }),
+    changed: () => ring(),
+  })
+  doorbell.onRing(() => {
+    waiters.ring()
+    workerSide?.worker.look()
+    // Its own settling tells the worker itself what there is to claim.
+    if (!ownRing) workerSide?.worker.nudge()
+  })
+
+  function ring(): void {
+    doorbell.ring()
+    if (!started) outsideBell.ring()
+  }
+
+  /** Says in our own words that the database cannot be reached. */
+  async function reach<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return await run()
+    } catch (error) {
+      if (!isConnectionError(error)) throw error
+      throw new UnavailableError('The database cannot be reached: what was asked may be done or not.', { cause: error })
+    }
+  }
+
+  /** Runs a verb, and tells everybody after its commit. */
+  async function verb<T>(run: () => Promise<T>): Promise<T> {
+    const result = await reach(run)
+    ring()
+    return result
+  }
+
+  const actorOf = (given: ActorOptions = {}) => ({ actor: given.actor ?? settings.actor })
+  const steering = ({ actor, reason }: SteerOptions = {}) => ({
+    ...actorOf({ ...(actor !== undefined && { actor }) }),
+    ...(reason !== undefined && { reason }),
+  })
+
+  /** A verb on a subtree: parents that are to fail by it do so in transactions of their own. */
+  async function subtreeVerb<T extends { failing: string[] }>(run: () => Promise<T>, actor: string): Promise<T> {
+    const result = await verb(run)
+    if (result.failing.length > 0) await verb(() => failFailingParents(db, result.failing, { actor }))
+    return result
+  }
+
+  async function enqueuePrepared(prepared: readonly PreparedJob[], given: ActorOptions | undefined) {
+    const enqueued = await verb(() => enqueueJobs(db, prepared, actorOf(given)))
+    for (const { runAt } of prepared) if (runAt) workerSide?.worker.nudgeIn(runAt.getTime() - Date.now())
+    return enqueued
+  }
+
+  async function start(): Promise<void> {
+    const log = (line: string) => logger.info(line)
+    if (settings.migrate) await migrate({ connectionString: directConnectionString, schema, log })
+    else await assertSchemaFits(db.pool, schema)
+    await doorbell.start()
+    await hub.start()
+    maintenance.start()
+    if (!settings.worker || stopped) return
+    const side = await createWorkerSide(db, jobs, settings, {
+      committed: () => {
+        ownRing = true
+        ring()
+        ownRing = false
+      },
+      deadWorkers: () => maintenance.nudge('lease-recovery'),
+      fatal,
+    })
+    if (stopped) return
+    workerSide = side
+    await side.start()
+  }
+
+  async function stop(graceMs: number): Promise<void> {
+    await Promise.all([workerSide?.stop(graceMs), maintenance.stop()])
+    // The start may have been in the middle of something.
+    await started?.catch(() => {})
+    waiters.stop()
+    await hub.stop()
+    await outsideBell.stop()
+    await doorbell.stop()
+    await db.close()
+  }
+
+  function fatal(error: unknown): void {
+    if (stopped) return
+    logger.fatal({ err: error }, 'The worker cannot go on')
+    // What runs may end, unless it is the settling that fails.
+    const grace = Math.min(settings.graceMs, error instanceof SchemaTooNewError ? settings.graceMs : FATAL_GRACE_MS)
+    void engine.stop({ grace }).then(() => {
+      if (fatalListeners.size === 0) throw error
+      for (const listener of fatalListeners) listener(error)
+    })
+  }
+
+  const engine: Engine = {
+    start() {
+      if (stopped) return Promise.reject(new UnavailableError('The engine was stopped.'))
+      started ??= start().catch((error: unknown) => {
+        started = undefined
+        throw error
+      })
+      return started
+    },
+    stop({ grace = settings.graceMs } = {}) {
+      stopped ??= stop(grace)
+      return stopped
+    },
+    async enqueue(job, given) {
+      const [enqueued] = await enqueuePrepared([await prepareOneJob(job, jobs)], given)
+      return jobHandle(enqueued!, job)
+    },
+    async enqueueMany(list, given) {
+      const enqueued = await enqueuePrepared(await prepareJobs(list, jobs), given)
+      return enqueued.map((one, index) => jobHandle(one, list[index]!))
+    },
+    async waitFor(job: JobHandle<unknown> | string, { timeoutMs }: { timeoutMs?: number } = {}) {
+      const id = parseJobId(typeof job === 'string' ? job : job.id)
+      const end = await waiters.wait(id, timeoutMs)
+      // biome-ignore lint/suspicious/noExplicitAny: the overloads say what comes out
+      return (typeof job === 'string' ? end : await typedEnd(job, end)) as any
+    },
+    job: (id) => reach(() => readJob(db, parseJobId(id))),
+    async spawnChildren(parentId: string, children: readonly NewJob[], given) {
+      const prepared = await prepareJobs(children, jobs)
+      return verb(() => spawnChildren(db, parseJobId(parentId), prepared, actorOf(given)))
+    },
+    deleteJob: (id, given) => subtreeVerb(() => deleteJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
+    cancelJob: (id, given) => subtreeVerb(() => cancelJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
+    pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
+    resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
+    archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
+    unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
+    setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
+    feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
+      subscribe: hub.subscribe.bind(hub),
+      read: hub.read.bind(hub),
+      cursorAt: hub.cursorAt.bind(hub),
+      stats: hub.stats.bind(hub),
+    }),
+    on(_event, listener) {
+      fatalListeners.add(listener)
+      return () => fatalListeners.delete(listener)
+    },
+    database: db,
+    doorbell,
+    jobs,
+    get running() {
+      return started !== undefined && stopped === undefined
+    },
+  }
+  return engine
+}
