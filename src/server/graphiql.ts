@@ -2,29 +2,36 @@ import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
 
 /** What GraphiQL opens with. */
 export const DEFAULT_QUERY = `# Enqueue a tree, look at it, and watch it live.
-# Ctrl-Space completes, Ctrl-Enter runs the operation under the cursor.
+# Ctrl-Space completes, Ctrl-Enter runs.
 
 query Look {
   viewer { name role }
   jobs(filter: { roots: true }, first: 10) {
-    nodes { id type state createdAt childCounts { total open completed failed } }
+    nodes {
+      id type state createdAt
+      childCounts { total open completed }
+    }
   }
 }
 
 mutation Start {
-  enqueueJob(input: { type: "word-count", payload: { path: "README.md" } }) {
-    ... on EnqueueJobSuccess { job { id state } deduplicated }
-    ... on ValidationError { issues { path message } }
-    ... on Error { code message }
+  enqueueJob(input: {
+    type: "word-count"
+    payload: { path: "README.md" }
+  }) {
+    ... on EnqueueJobSuccess {
+      job { id state } deduplicated
+    }
+    ... on ValidationError {
+      issues { path message }
+    }
   }
 }
 
 subscription Watch {
   jobEvents {
-    events { at kind jobId type from to reason }
-    cursor
-    caughtUp
-    ended
+    events { at kind jobId type from to }
+    cursor caughtUp ended
   }
 }
 `

@@ -42,7 +42,8 @@ export function makeYoga({ engine, mask, closing }: YogaOptions): Yoga {
     // What is to be logged, the mask logs.
     logging: false,
     maskedErrors: { maskError: mask },
-    graphiql: { title: 'Coppice', defaultQuery: DEFAULT_QUERY, subscriptionsProtocol: 'SSE' },
+    // By POST, since subscriptions by GET would be refused like those of any page of another site.
+    graphiql: { title: 'Coppice', defaultQuery: DEFAULT_QUERY, subscriptionsProtocol: 'SSE', method: 'POST' },
     renderGraphiQL: graphiqlPage,
     plugins: [useCSRFPrevention({ requestHeaders: [CSRF_HEADER, 'x-graphql-yoga-csrf'] }), maskResults(mask)],
   })

@@ -1,0 +1,300 @@
+import { request } from 'node:http'
+import { Readable } from 'node:stream'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startEmbeddedServer } from '../../src/db/embedded/server.ts'
+import { createServer } from '../../src/server/server.ts'
+import { until } from '../support/until.ts'
+import { type Api, silent, startApi } from './api.ts'
+import { RawSocket } from './raw-socket.ts'
+
+let api: Api
+let url: string
+beforeAll(async () => {
+  api = await startApi()
+  url = `${api.server.url}/graphql`
+})
+afterAll(() => api.stop())
+
+const QUERY = JSON.stringify({ query: '{ viewer { name } }' })
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+function post(body: string, headers: Record<string, string> = JSON_TYPE): Promise<Response> {
+  return fetch(url, { method: 'POST', headers, body })
+}
+
+/** A request with headers that fetch would not send. */
+function raw(headers: Record<string, string>, path = '/graphql'): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const outgoing = request(`${api.server.url}${path}`, { method: 'POST', headers }, (incoming) => {
+      let body = ''
+      incoming.on('data', (chunk) => {
+        body += chunk
+      })
+      incoming.on('end', () => resolve({ status: incoming.statusCode!, body }))
+    })
+    outgoing.on('error', reject)
+    outgoing.end(QUERY)
+  })
+}
+
+test('plain curl with a JSON content type works', async () => {
+  const answer = await post(QUERY)
+  expect(answer.status).toBe(200)
+  expect(await answer.json()).toEqual({ data: { viewer: { name: 'anonymous' } } })
+})
+
+test('GraphiQL is there, whole: nothing in the page is fetched from elsewhere', async () => {
+  const answer = await fetch(url, { headers: { accept: 'text/html' } })
+  expect(answer.status).toBe(200)
+  expect(answer.headers.get('content-type')).toContain('text/html')
+  const page = await answer.text()
+  expect(page).toContain('YogaGraphiQL.renderYogaGraphiQL')
+  expect(page).toContain('"subscriptionsProtocol":"SSE"')
+  // By GET, its subscriptions would be refused like those of any page.
+  expect(page).toContain('"method":"POST"')
+  // Whatever loads something: elements before and after the one big script, and imports and fonts in the styles.
+  const markup = page.replaceAll(/<script\b[^>]*>[\s\S]*?<\/script>/g, (script) =>
+    script.slice(0, script.indexOf('>') + 1),
+  )
+  const loads = [...markup.matchAll(/(?:\bsrc|\bhref|\burl|@import)\s*(?:=\s*["']?|\(\s*["']?|\s+["'])([^"')\s>]+)/gi)]
+  expect(loads.length).toBeGreaterThan(0)
+  for (const [whole, target] of loads) expect(target, whole.slice(0, 200)).toMatch(/^(data:|#|blob:)/)
+  expect(answer.headers.get('x-frame-options')).toBe('DENY')
+  const policy = answer.headers.get('content-security-policy')
+  expect(policy).toContain("default-src 'none'")
+  expect(policy).toContain("connect-src 'self'")
+  expect(policy).not.toContain('http')
+})
+
+test('the introspection that GraphiQL sends works', async () => {
+  const { getIntrospectionQuery, buildClientSchema } = await import('graphql')
+  const data = await api.ask(getIntrospectionQuery({ inputValueDeprecation: true, schemaDescription: true }))
+  expect(Object.keys(buildClientSchema(data).getTypeMap())).toContain('EnqueueJobInput')
+})
+
+test('requests that a page of another site could send are refused', async () => {
+  for (const [headers, status] of [
+    [{ 'content-type': 'text/plain' }, 403],
+    [{ 'content-type': 'application/x-www-form-urlencoded' }, 403],
+    [{}, 403],
+    [{ 'content-type': 'multipart/form-data; boundary=x' }, 403],
+    [{ 'content-type': 'text/plain', 'x-coppice-csrf': '1' }, 415],
+  ] as const) {
+    const answer = await post(QUERY, headers)
+    expect(answer.status, JSON.stringify(headers)).toBe(status)
+  }
+  const get = await fetch(`${url}?query=${encodeURIComponent('{ viewer { name } }')}`)
+  expect(get.status).toBe(403)
+  expect((await get.json()) as object).toMatchObject({ errors: [{ extensions: { code: 'FORBIDDEN' } }] })
+  const allowed = await fetch(`${url}?query=${encodeURIComponent('{ viewer { name } }')}`, {
+    headers: { 'x-coppice-csrf': '1' },
+  })
+  expect(await allowed.json()).toEqual({ data: { viewer: { name: 'anonymous' } } })
+  const mutation = await fetch(
+    `${url}?query=${encodeURIComponent('mutation { enqueueJob(input: { type: "a" }) { __typename } }')}`,
+    {
+      headers: { 'x-coppice-csrf': '1' },
+    },
+  )
+  expect(mutation.status).toBe(405)
+})
+
+test('no other origin is told that it may read answers', async () => {
+  for (const answer of [
+    await post(QUERY, { ...JSON_TYPE, origin: 'https://evil.example' }),
+    await fetch(url, {
+      method: 'OPTIONS',
+      headers: {
+        origin: 'https://evil.example',
+        'access-control-request-method': 'POST',
+        'access-control-request-headers': 'content-type',
+      },
+    }),
+  ]) {
+    expect([...answer.headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual([])
+  }
+})
+
+test('names other than of this machine are refused: DNS rebinding', async () => {
+  expect((await raw({ ...JSON_TYPE, host: `evil.example:${api.server.port}` })).status).toBe(403)
+  expect((await raw({ ...JSON_TYPE, host: '127.0.0.1.evil.example' })).status).toBe(403)
+  expect((await raw({ ...JSON_TYPE, host: `LOCALHOST:${api.server.port}` })).status).toBe(200)
+  expect((await raw({ ...JSON_TYPE, host: `[::1]:${api.server.port}` })).status).toBe(200)
+})
+
+test('WebSockets of other origins, names and paths are refused', async () => {
+  const ws = url.replace('http:', 'ws:')
+  for (const headers of [
+    { origin: 'https://evil.example' },
+    { origin: 'null' },
+    { origin: `http://localhost:${api.server.port + 1}` },
+    { host: 'evil.example' },
+  ] as Record<string, string>[]) {
+    await expect(RawSocket.open(ws, headers), JSON.stringify(headers)).rejects.toThrow('403')
+  }
+  await expect(RawSocket.open(ws.replace('/graphql', '/other'))).rejects.toThrow('404')
+  const own = await RawSocket.open(ws, { origin: api.server.url })
+  await own.init()
+  own.close()
+})
+
+test('bodies of more than 256 KiB are refused, with and without a length', async () => {
+  const query = `{ viewer { name } } # ${'x'.repeat(256 * 1024)}`
+  const known = await post(JSON.stringify({ query }))
+  expect(known.status).toBe(413)
+  expect(await known.json()).toMatchObject({ errors: [{ extensions: { code: 'LIMIT_EXCEEDED' } }] })
+  async function* chunks() {
+    const text = JSON.stringify({ query })
+    for (let at = 0; at < text.length; at += 10_000) yield new TextEncoder().encode(text.slice(at, at + 10_000))
+  }
+  const chunked = await fetch(url, {
+    method: 'POST',
+    headers: JSON_TYPE,
+    body: Readable.toWeb(Readable.from(chunks())),
+    duplex: 'half',
+  } as RequestInit)
+  expect(chunked.status).toBe(413)
+  expect((await post(QUERY)).status).toBe(200)
+})
+
+test('what is no GraphQL request is answered without a fault of ours', async () => {
+  for (const body of [
+    '',
+    '{',
+    '[]',
+    '"x"',
+    '5',
+    'null',
+    '{"query":5}',
+    '{"query":"{"}',
+    '{"variables":[]}',
+    `[${QUERY}]`,
+  ]) {
+    const answer = await post(body)
+    expect(answer.status, body).toBeGreaterThanOrEqual(200)
+    expect(answer.status, body).toBeLessThan(500)
+    expect((await answer.json()) as object, body).toMatchObject({ errors: [{ extensions: { code: 'BAD_REQUEST' } }] })
+  }
+  expect((await fetch(`${api.server.url}/nothing`)).status).toBe(404)
+  expect((await fetch(`${api.server.url}/`, { redirect: 'manual' })).headers.get('location')).toBe('/graphql')
+  expect(api.log).toEqual([])
+})
+
+test('a host that other machines can reach is refused where no authentication is set up', async () => {
+  for (const host of ['0.0.0.0', '::', '192.168.1.5', 'example.com', '']) {
+    const made = createServer({ engine: api.engine, config: { host, port: 0 }, logger: silent() })
+    await expect(made, host).rejects.toMatchObject({ code: 'INSECURE_HOST' })
+  }
+  for (const host of ['localhost', '127.0.0.1']) {
+    const server = await createServer({ engine: api.engine, config: { host, port: 0 }, logger: silent() })
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200)
+    await server.stop()
+  }
+})
+
+test('a port that is taken is an error with its code', async () => {
+  const made = createServer({
+    engine: api.engine,
+    config: { host: '127.0.0.1', port: api.server.port },
+    logger: silent(),
+  })
+  await expect(made).rejects.toMatchObject({ code: 'EADDRINUSE' })
+})
+
+test('ready tells the database, the schema and the feed', async () => {
+  const ready = await fetch(`${api.server.url}/readyz`)
+  expect(ready.status).toBe(200)
+  expect(await ready.json()).toEqual({
+    ready: true,
+    database: 'reached',
+    schema: 'current',
+    feed: 'listening',
+    stopping: false,
+  })
+  await api.test.pool.query(`insert into coppice.migration (version, name, checksum) values (9999, 'later', 'x')`)
+  const newer = await fetch(`${api.server.url}/readyz`)
+  await api.test.pool.query('delete from coppice.migration where version = 9999')
+  expect(newer.status).toBe(503)
+  expect(await newer.json()).toMatchObject({ ready: false, schema: 'newer' })
+})
+
+test('faults of ours are masked and logged under their errorId; nothing of their text leaks', async () => {
+  const at = api.log.length
+  await api.engine.enqueueMany([{ type: 'broken' }])
+  // A state that no version of the program knows: a fault of the database's contents.
+  await api.test.pool.query(
+    `alter table coppice.job drop constraint job_state_check;
+     update coppice.job set state = 'secret-state' where type = 'broken'`,
+  )
+  const answer = await api.run('{ jobs(filter: { types: ["broken"] }) { nodes { id state } } }')
+  await api.test.pool.query(`delete from coppice.job where type = 'broken'`)
+  expect(answer.data).toBeNull()
+  expect(answer.errors).toEqual([
+    {
+      message: 'Internal error.',
+      locations: expect.any(Array),
+      path: ['jobs', 'nodes', 0, 'state'],
+      extensions: { code: 'INTERNAL', errorId: expect.stringMatching(/^[0-9a-f-]{36}$/) },
+    },
+  ])
+  expect(JSON.stringify(answer)).not.toContain('secret-state')
+  const logged = api.log.slice(at)
+  expect(logged).toHaveLength(1)
+  expect(logged[0]).toMatchObject({ errorId: answer.errors![0]!.extensions.errorId, level: 50 })
+  expect(JSON.stringify(logged)).toContain('secret-state')
+
+  // The same on a socket.
+  await api.test.pool.query('alter table coppice.job rename column queue to kew')
+  const socket = await api.socket()
+  socket.subscribe('1', '{ jobs { nodes { id } } }')
+  await socket.frame('1', 'complete')
+  await api.test.pool.query('alter table coppice.job rename column kew to queue')
+  expect(socket.next('1')[0].errors).toEqual([
+    expect.objectContaining({
+      message: 'Internal error.',
+      extensions: { code: 'INTERNAL', errorId: expect.any(String) },
+    }),
+  ])
+  expect(JSON.stringify(socket.frames)).not.toMatch(/queue|kew|exist/)
+  socket.close()
+  api.log.length = 0
+})
+
+test('a database that is away is UNAVAILABLE and not ready; when it is back, so is the API', async () => {
+  const { mkdtemp, rm } = await import('node:fs/promises')
+  const { tmpdir } = await import('node:os')
+  const { removeEmbeddedData } = await import('../../src/db/embedded/remove.ts')
+  const { createEngine } = await import('../../src/index.ts')
+  const folder = await mkdtemp(`${tmpdir()}/coppice-away-`)
+  let database = await startEmbeddedServer({ dataDir: folder, durable: false })
+  const logger = pino({ level: 'silent' })
+  const engine = createEngine({ connectionString: database.connectionString, logger })
+  await engine.start()
+  const server = await createServer({ engine, config: { host: '127.0.0.1', port: 0 }, logger })
+  const ask = async () => {
+    const answer = await fetch(`${server.url}/graphql`, {
+      method: 'POST',
+      headers: JSON_TYPE,
+      body: JSON.stringify({ query: '{ jobs { nodes { id } } }' }),
+    })
+    return (await answer.json()) as { data: object | null; errors?: { extensions: object }[] }
+  }
+  try {
+    expect(await ask()).toEqual({ data: { jobs: { nodes: [] } } })
+    const { port } = database
+    await database.stop()
+    expect((await ask()).errors?.[0]?.extensions).toEqual({ code: 'UNAVAILABLE' })
+    expect((await fetch(`${server.url}/readyz`)).status).toBe(503)
+    expect((await fetch(`${server.url}/healthz`)).status).toBe(200)
+    database = await startEmbeddedServer({ dataDir: folder, durable: false, port })
+    await until(async () => (await ask()).data, { what: 'an answer from the database that is back' })
+    await until(async () => (await fetch(`${server.url}/readyz`)).status === 200, { timeout: 20_000, what: 'ready' })
+  } finally {
+    await server.stop()
+    await engine.stop({ grace: 0 })
+    await database.stop()
+    await removeEmbeddedData(folder)
+    await rm(folder, { recursive: true, force: true })
+  }
+})
