@@ -1,8 +1,9 @@
+export { SchemaTooNewError, SchemaTooOldError } from './db/migration-errors.ts'
 export { AttemptAbortedError } from './engine/abort.ts'
 export type { Assignee, AssigneeStatus } from './engine/assignee.ts'
 export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/children.ts'
 export type { IsRetryable } from './engine/classify.ts'
-export type { AbortCode, JobContext } from './engine/context.ts'
+export type { AbortCode, ContextOf, JobContext } from './engine/context.ts'
 export {
   type AnyContract,
   type ContractJob,
@@ -36,6 +37,9 @@ export {
   ValidationError,
   WaitTimeoutError,
 } from './engine/errors.ts'
+export type { JobEvent } from './engine/feed/event.ts'
+export type { JobEventFilter } from './engine/feed/filter.ts'
+export type { FeedBatch, FeedEnd, ReadFeedOptions, SubscribeOptions } from './engine/feed/hub.ts'
 export { type HandlerErrorOptions, PermanentError, RetryableError, SnoozeError } from './engine/handler-errors.ts'
 export type {
   CancelCode,

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { ChildrenReader } from './children.ts'
+import type { JobContract } from './contract.ts'
 import type { Json, NewJob } from './job.ts'
 import type { SchemaInput, SchemaOutput, SchemaSlot } from './standard-schema.ts'
 import type { Phase } from './states.ts'
@@ -57,3 +58,11 @@ export interface JobContext<P extends SchemaSlot = SchemaSlot, S extends SchemaS
   /** Knows the job. */
   readonly log: Logger
 }
+
+/**
+ * The context of a contract's handlers, for functions that they call.
+ *
+ * @example
+ * async function listFolder(ctx: ContextOf<typeof digestFolder>) { … }
+ */
+export type ContextOf<C> = C extends JobContract<infer P, infer _R, infer S> ? JobContext<P, S> : JobContext

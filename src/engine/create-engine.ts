@@ -82,7 +82,7 @@ export function createEngine(options: EngineOptions): Engine {
       return await run()
     } catch (error) {
       if (!isConnectionError(error)) throw error
-      throw new UnavailableError('The database cannot be reached: what was asked may be done or not.', { cause: error })
+      throw new UnavailableError('The database cannot be reached.', { cause: error })
     }
   }
 
@@ -159,7 +159,7 @@ export function createEngine(options: EngineOptions): Engine {
   const engine: Engine = {
     start() {
       if (stopped) return Promise.reject(new UnavailableError('The engine was stopped.'))
-      started ??= start().catch((error: unknown) => {
+      started ??= reach(start).catch((error: unknown) => {
         started = undefined
         throw error
       })

@@ -1,5 +1,7 @@
 import os from 'node:os'
 import { type Logger, pino } from 'pino'
+import { SchemaNameError } from '../db/migration-errors.ts'
+import { isSchemaName } from '../db/schema-name.ts'
 import type { AnyDefinition } from './define-job.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
@@ -80,6 +82,9 @@ export function engineSettings(options: EngineOptions): EngineSettings {
   }
   if (typeof options.connectionString !== 'string' || options.connectionString === '') {
     issues.push({ path: ['connectionString'], message: 'must be given' })
+  }
+  if (options.schema !== undefined && !isSchemaName(options.schema)) {
+    issues.push({ path: ['schema'], message: new SchemaNameError(options.schema).message })
   }
   if (options.queues?.length === 0)
     issues.push({ path: ['queues'], message: 'must name a queue, or be left out for all' })

@@ -33,7 +33,8 @@ export interface Engine {
   /**
    * Brings the schema up to date, and begins to run jobs, to maintain and to listen. Again: does nothing.
    *
-   * @throws when the database cannot be reached or its schema does not fit: then it may be started again.
+   * @throws {UnavailableError} when the database cannot be reached; the errors of migrations when its schema does not fit.
+   *   Then it may be started again.
    */
   start(): Promise<void>
   /**

@@ -10,7 +10,7 @@ import type { Job } from '../../src/engine/job.ts'
 import { createJobRegistry } from '../../src/engine/job-registry.ts'
 import { prepareJobs, prepareOneJob } from '../../src/engine/prepare.ts'
 import { resultOf } from '../../src/engine/result.ts'
-import type { CancelCode, Engine, FailureCode, Json, NewJob } from '../../src/index.ts'
+import type { CancelCode, ContextOf, Engine, FailureCode, JobContext, Json, NewJob } from '../../src/index.ts'
 
 const digestFile = declareJob({
   type: 'digest-file',
@@ -298,6 +298,21 @@ describe('types', () => {
           expectTypeOf(child.state).toEqualTypeOf<'completed' | 'failed'>()
           if (child.state === 'completed') expectTypeOf(child.result).toEqualTypeOf<Json>()
         }
+      },
+    })
+  })
+
+  test('a function that handlers call can name their context', () => {
+    const helper = (ctx: ContextOf<typeof digestFile>) => {
+      expectTypeOf(ctx.payload.path).toEqualTypeOf<string>()
+      expectTypeOf(ctx.saved).toEqualTypeOf<{ offset: number } | null>()
+      return { sha256: ctx.payload.path, at: '' }
+    }
+    const anyContext = (ctx: JobContext) => expectTypeOf(ctx.id).toEqualTypeOf<string>()
+    defineJob(digestFile, {
+      run(ctx) {
+        anyContext(ctx)
+        return helper(ctx)
       },
     })
   })
