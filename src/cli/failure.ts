@@ -1,0 +1,27 @@
+import pg from 'pg'
+import { ConfigError } from '../config.ts'
+import { errorCodeOf, isConnectionError } from '../db/connection-errors.ts'
+import { CliError } from './cli-error.ts'
+
+/** How a command ends that failed. */
+export interface Failure {
+  readonly text: string
+  readonly exitCode: number
+}
+
+/** What to tell the user of an error: what is wrong and, where it is known, what to do. A stack only for a fault of ours. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof CliError) return { text: error.message, exitCode: error.exitCode }
+  if (error instanceof ConfigError) return { text: error.message, exitCode: 2 }
+  if (isConnectionError(error)) return { text: `The database cannot be reached: ${messageOf(error)}`, exitCode: 1 }
+  if (error instanceof pg.DatabaseError) return { text: `The database refuses: ${error.message}`, exitCode: 1 }
+  // An error of the system or of this program's own, whose message is written for people.
+  if (error instanceof Error && errorCodeOf(error) !== undefined) return { text: messageOf(error), exitCode: 1 }
+  return { text: error instanceof Error ? (error.stack ?? error.message) : String(error), exitCode: 1 }
+}
+
+/** Errors of a name with several addresses have one for each, and no message of their own. */
+function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.message === '') return error.errors.map(messageOf).join('; ')
+  return error instanceof Error ? error.message : String(error)
+}

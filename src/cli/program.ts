@@ -1,0 +1,24 @@
+import { readFileSync } from 'node:fs'
+import { Command } from 'commander'
+import { enqueueCommand } from './enqueue.ts'
+import { migrateCommand } from './migrate.ts'
+import { serveCommand } from './serve.ts'
+import { treeCommand } from './tree.ts'
+import { workCommand } from './work.ts'
+
+/** The command line, ready to be parsed; it never ends the process itself. */
+export function createProgram(): Command {
+  const program = new Command('coppice')
+    .description('Job trees on PostgreSQL, watched and steered live over GraphQL')
+    .version(versionOfPackage())
+    .showHelpAfterError('(add --help for what there is)')
+    .exitOverride()
+  const commands = [serveCommand(), workCommand(), migrateCommand(), enqueueCommand(), treeCommand()]
+  for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
+  return program
+}
+
+function versionOfPackage(): string {
+  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
+  return version
+}
