@@ -59,6 +59,22 @@ describe('subscribing', () => {
     expect((await collect(old, 2)).ids).toEqual([before, after])
   })
 
+  test('so also while the process is in the middle of a burst', async () => {
+    const { feed, doorbell } = await feedOf()
+    const old = feed.subscribe()
+    await nextBatch(old)
+    await writeEvents(database.pool, 5_000)
+    doorbell.ring()
+    const burst = await nextBatch(old)
+    expect(burst.caughtUp).toBe(false)
+    const young = feed.subscribe()
+    expect(await nextBatch(young)).toMatchObject({ events: [], caughtUp: true })
+    const id = await writeEvent(database.pool)
+    doorbell.ring()
+    expect((await collect(young, 1)).ids).toEqual([id])
+    expect((await collect(old, 5_001 - burst.events.length)).ids.at(-1)).toBe(id)
+  })
+
   test('a ring that is lost is made good by the poll', async () => {
     const { feed } = await feedOf({ pollMs: 150 })
     const batches = feed.subscribe()
@@ -400,7 +416,7 @@ describe('slow consumers', () => {
   })
 
   test('case 51: one that stops asking is ended with its cursor, and resumes there without loss', async () => {
-    const { feed, doorbell } = await feedOf({ maxBehind: 1_000, bufferEvents: 300 })
+    const { feed, doorbell } = await feedOf({ maxBehind: 800, bufferEvents: 300 })
     const [stalled, fast] = [feed.subscribe(), feed.subscribe()]
     const { cursor } = await nextBatch(stalled)
     await nextBatch(fast)
@@ -444,9 +460,11 @@ describe('slow consumers', () => {
     const { cursor } = await feed.read({ first: 1 })
     const [fresh, resumed, fast] = [feed.subscribe(), feed.subscribe({ after: cursor }), feed.subscribe()]
     await nextBatch(fast)
-    await writeEvents(database.pool, 300)
-    doorbell.ring()
-    await collect(fast, 300)
+    for (const count of [300, 1]) {
+      await writeEvents(database.pool, count)
+      doorbell.ring()
+      await collect(fast, count)
+    }
     expect(feed.stats().subscribers).toBe(1)
     expect(await nextBatch(fresh)).toMatchObject({ events: [], ended: 'slow_consumer' })
     expect(await nextBatch(resumed)).toMatchObject({ events: [], cursor, ended: 'slow_consumer' })

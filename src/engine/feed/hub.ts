@@ -133,8 +133,8 @@ export function createFeed(options: FeedOptions): Feed {
     logger,
     pollMs,
     buffer: { events: options.bufferEvents ?? 10_000, size: BUFFER_SIZE },
-    onAdvance(events) {
-      for (const subscriber of subscribers) subscriber.advanced(events)
+    onAdvance(events, before) {
+      for (const subscriber of subscribers) subscriber.advanced(events, before)
     },
     onExpired() {
       for (const subscriber of subscribers) subscriber.expired()

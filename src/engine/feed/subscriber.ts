@@ -96,14 +96,17 @@ export class Subscriber {
     signal?.addEventListener('abort', leave, { once: true })
   }
 
-  /** The tail has advanced. */
-  advanced(events: boolean): void {
+  /**
+   * The tail has advanced, from the event `before` on. What has come just now is no fault of its consumer yet, however
+   * much it is.
+   */
+  advanced(events: boolean, before: number): void {
     const { tail, limits } = this.#context
     this.#lastId ??= tail.lastId
     if (this.#place.at === 'present') this.#settle()
     if (this.subscription.parked) {
       if (events || !this.#opened || this.#place.at === 'log') this.#context.requestTurn(this)
-    } else if (tail.lastId - this.#lastId > limits.behind) {
+    } else if (before - this.#lastId > limits.behind) {
       this.end('slow_consumer')
     }
   }

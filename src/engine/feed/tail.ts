@@ -49,8 +49,8 @@ export interface TailOptions {
   pollMs: number
   /** Bounds of the shared buffer. */
   buffer: { events: number; size: number }
-  /** Events were read, or (without) a round was completed. */
-  onAdvance(events: boolean): void
+  /** Events were read, or (without) a round was completed. `before` is the highest id before that. */
+  onAdvance(events: boolean, before: number): void
   /** What was read last may have been followed by events that are lost: the tail begins anew. */
   onExpired(): void
   /** A round has failed in a way that will not pass by itself. */
@@ -114,6 +114,7 @@ export function createTail(options: TailOptions): Tail {
 
   async function readRound(life: Life): Promise<void> {
     let events = false
+    let before = lastId
     if (head === undefined) {
       const present = await reader.present()
       if (life.over) return
@@ -127,15 +128,16 @@ export function createTail(options: TailOptions): Tail {
         complete = batch.caughtUp
         settled = complete
         events = batch.events.length > 0
+        before = lastId
         if (!events) continue
         lastId = Math.max(lastId, Number(batch.events.at(-1)!.id))
         frames.push({ events: batch.events, from: batch.from, to: batch.to, after: batch.cursor, size: batch.size })
-        if (!complete) options.onAdvance(true)
+        if (!complete) options.onAdvance(true, before)
       }
     }
     settled = true
     boundary = { cursor: head, seq: frames.next, round, lastId }
-    options.onAdvance(events)
+    options.onAdvance(events, before)
   }
 
   /** After a crash, failover or restore: what comes now is another log. */
