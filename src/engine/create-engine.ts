@@ -22,10 +22,13 @@ import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
+import { within } from './within.ts'
 import { createWorkerSide, type WorkerSide } from './worker-side.ts'
 
 /** How long handlers may go on once the worker is broken. */
 const FATAL_GRACE_MS = 5000
+/** How long letting go of connections may take, each kind. */
+const CLOSE_MS = 5000
 
 /**
  * Makes an engine on a database. It connects when it is first used.
@@ -139,10 +142,10 @@ export function createEngine(options: EngineOptions): Engine {
     // The start may have been in the middle of something.
     await started?.catch(() => {})
     waiters.stop()
-    await hub.stop()
-    await outsideBell.stop()
-    await doorbell.stop()
-    await db.close()
+    // Connections that hang do not keep the process: what matters is done by now.
+    await within(Promise.all([hub.stop(), outsideBell.stop()]), CLOSE_MS)
+    await within(doorbell.stop(), CLOSE_MS)
+    await within(db.close(), CLOSE_MS)
   }
 
   function fatal(error: unknown): void {

@@ -14,6 +14,7 @@ import { isOutage, type OutageGuard } from './outage.ts'
 import { type SettleReport, settle } from './settle.ts'
 import type { SettleItem, SettleJob } from './settle-batch.ts'
 import { Settler } from './settler.ts'
+import { within } from './within.ts'
 
 /** Most jobs of one claim. */
 const MAX_CLAIM = 500
@@ -23,6 +24,8 @@ const GATHER_MS = 5
 const SOON_MS = 50
 /** Shortest time between two claims that find nothing, however often the doorbell rings. */
 const EMPTY_PAUSE_MS = 5
+/** How long a claim may take when the worker stops. */
+const CLAIM_MS = 5000
 /** How long handlers have to heed the signal at shutdown; and how long putting back jobs may take. */
 const HEED_MS = 1000
 const PUT_BACK_MS = 5000
@@ -123,7 +126,8 @@ export class Worker {
     this.#stop.abort()
     this.#work.ring()
     this.#freed.ring()
-    await this.#loop
+    // A claim under way is waited for; one that hangs on a dead connection is not: what it brings is put back later.
+    await within(Promise.resolve(this.#loop), CLAIM_MS)
     await this.#drained(graceMs)
     for (const attempt of this.#attempts.values()) attempt.askToEnd()
     await this.#drained(HEED_MS)

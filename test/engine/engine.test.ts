@@ -1,42 +1,15 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import {
-  type AnyDefinition,
-  createEngine,
-  declareJob,
-  defineJob,
-  UnavailableError,
-  ValidationError,
-} from '../../src/index.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { createTestEngine, type TestEngine } from '../support/engine.ts'
+import { createEngine, declareJob, defineJob, UnavailableError, ValidationError } from '../../src/index.ts'
+import { createTestEngine } from '../support/engine.ts'
 import { createGate } from '../support/gate.ts'
-import { findViolations } from '../support/invariants.ts'
 import { until } from '../support/until.ts'
+import { deadline, named, useEngines } from '../support/use-engines.ts'
 
-let database: TestDatabase
-const open: TestEngine[] = []
+const engines = useEngines()
+const { engineWith } = engines
 
-beforeAll(async () => {
-  database = await createTestDatabase()
-})
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((one) => one.close()))
-  expect(await findViolations(database.pool, { schema: database.schema })).toEqual([])
-})
-afterAll(async () => {
-  await database.drop()
-})
-
-async function engineWith(jobs: AnyDefinition[], options: Parameters<typeof createTestEngine>[0] = {}) {
-  const one = await createTestEngine({ test: database, jobs, ...options })
-  open.push(one)
-  return one
-}
-
-const named = (what: string) => `${what}-${randomUUID()}`
-const deadline = { timeoutMs: 30_000 }
 const rejection = (promise: Promise<unknown>) =>
   promise.then(
     () => undefined,
@@ -133,7 +106,10 @@ describe('enqueueing', () => {
     expect(one).toMatchObject({ code: 'VALIDATION', issues: [{ path: ['payload'] }] })
     const many = await rejection(engine.enqueueMany([{ type }, { type, priority: 0.5 }]))
     expect(many).toMatchObject({ code: 'VALIDATION', issues: [{ path: ['1', 'priority'] }] })
-    const { rows } = await database.pool.query(`select id from ${database.schema}.job where type = $1`, [type])
+    const { rows } = await engines.database.pool.query(
+      `select id from ${engines.database.schema}.job where type = $1`,
+      [type],
+    )
     expect(rows).toEqual([])
   })
 
@@ -209,19 +185,18 @@ test('the feed tells what happens, as an async iterable', async () => {
 })
 
 test('an engine that cannot go on says so, and has stopped', async () => {
-  const own = await createTestDatabase()
+  const job = defineJob({ type: named('x') }, { run() {} })
+  const own = await createTestEngine({ jobs: [job], poll: 50 })
   try {
-    const job = defineJob({ type: named('x') }, { run() {} })
-    const { engine, fatal } = await engineWith([job], { test: own, poll: 50 })
-    await own.pool.query(`alter table ${own.schema}.job rename column claimed_at to claimed`)
+    const { engine, fatal, test } = own
+    await test.pool.query(`alter table ${test.schema}.job rename column claimed_at to claimed`)
     await until(() => fatal.length > 0)
     expect(fatal).toMatchObject([{ code: '42703' }])
     expect(engine.running).toBe(false)
     expect(await rejection(engine.start())).toBeInstanceOf(UnavailableError)
-    expect((await own.pool.query(`select id from ${own.schema}.worker`)).rows).toEqual([])
+    expect((await test.pool.query(`select id from ${test.schema}.worker`)).rows).toEqual([])
   } finally {
-    await open.pop()?.close()
-    await own.drop()
+    await own.close()
   }
 })
 

@@ -13,6 +13,7 @@ import { createTestEngine, type TestEngine } from '../support/engine.ts'
 import { createGate } from '../support/gate.ts'
 import { findViolations } from '../support/invariants.ts'
 import { until } from '../support/until.ts'
+import { startProxy } from './feed-proxy.ts'
 
 let folder: string
 let server: EmbeddedServer
@@ -167,4 +168,34 @@ test('a stop in the middle of an outage ends all the same, and the job runs else
   const next = defineJob({ type }, { run: (ctx) => ctx.retryCount })
   const { engine: other } = await engineWith({ jobs: [next] })
   expect(await other.waitFor(handle.id, deadline)).toMatchObject({ state: 'completed', result: 1 })
+})
+
+test('connections that hang without an end do not keep a stop from ending', async () => {
+  const proxy = await startProxy(database.connectionString)
+  const started = createGate()
+  const type = 'hanging'
+  const job = defineJob(
+    { type },
+    {
+      async run(ctx) {
+        started.open()
+        await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
+        return 'too late to be told'
+      },
+    },
+  )
+  const { engine } = await engineWith({
+    test: { ...database, connectionString: proxy.connectionString },
+    jobs: [job],
+    poll: 20,
+  })
+  const handle = await engine.enqueue(job.with())
+  await started.opened
+  proxy.mode = 'swallow'
+  const before = performance.now()
+  await engine.stop({ grace: 100 })
+  expect(performance.now() - before).toBeLessThan(40_000)
+  await proxy.close()
+  const { engine: other } = await engineWith({ jobs: [defineJob({ type }, { run: () => 'elsewhere' })] })
+  expect(await other.waitFor(handle.id, deadline)).toMatchObject({ state: 'completed', result: 'elsewhere' })
 })

@@ -1,34 +1,12 @@
-import { randomUUID } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type AnyDefinition, defineJob, PermanentError, RetryableError, SnoozeError } from '../../src/index.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { createTestEngine, type TestEngine } from '../support/engine.ts'
+import { describe, expect, test } from 'vitest'
+import { defineJob, PermanentError, RetryableError, SnoozeError } from '../../src/index.ts'
 import { createGate } from '../support/gate.ts'
-import { findViolations } from '../support/invariants.ts'
 import { until } from '../support/until.ts'
+import { deadline, named, useEngines } from '../support/use-engines.ts'
 
-let database: TestDatabase
-const open: TestEngine[] = []
+const engines = useEngines()
+const { engineWith } = engines
 
-beforeAll(async () => {
-  database = await createTestDatabase()
-})
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((one) => one.close()))
-  expect(await findViolations(database.pool, { schema: database.schema })).toEqual([])
-})
-afterAll(async () => {
-  await database.drop()
-})
-
-async function engineWith(jobs: AnyDefinition[], options: Parameters<typeof createTestEngine>[0] = {}) {
-  const one = await createTestEngine({ test: database, jobs, ...options })
-  open.push(one)
-  return one
-}
-
-const named = (what: string) => `${what}-${randomUUID()}`
-const deadline = { timeoutMs: 30_000 }
 const fast = { backoff: { initial: 1, cap: 5 } }
 
 /** An error that is its own cause. */
@@ -209,8 +187,8 @@ describe('retries', () => {
     const { engine } = await engineWith([child, job])
     const handle = await engine.enqueue(job.with())
     expect(await engine.waitFor(handle, deadline)).toMatchObject({ result: { total: 2, completed: 2 } })
-    const { rows } = await database.pool.query(
-      `select count(*)::int as n from ${database.schema}.job_event where parent_id = $1 and kind = 'created'`,
+    const { rows } = await engines.database.pool.query(
+      `select count(*)::int as n from ${engines.database.schema}.job_event where parent_id = $1 and kind = 'created'`,
       [handle.id],
     )
     expect(rows[0].n).toBe(2)
@@ -282,131 +260,5 @@ describe('time limits of an attempt', () => {
     const handle = await engine.enqueue(job.with({}, { maxRetries: 0, timeouts: { aggregate: 100 } }))
     expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'failed', errorCode: 'TIMEOUT' })
     expect(await engine.job(handle.id)).toMatchObject({ phase: 'aggregate', wave: 1 })
-  })
-})
-
-describe('steering a job while it runs', () => {
-  const waiting = () => {
-    const reasons: unknown[] = []
-    const running = createGate<string>()
-    const goOn = createGate()
-    const ended = createGate()
-    const job = defineJob(
-      { type: named('steered') },
-      {
-        ...fast,
-        async run(ctx) {
-          running.open(ctx.id)
-          const aborted = new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
-          await Promise.race([aborted, goOn.opened])
-          if (ctx.signal.aborted) reasons.push((ctx.signal.reason as { code: string }).code)
-          ended.open()
-          return 'finished all the same'
-        },
-      },
-    )
-    return { job, reasons, running, goOn, ended }
-  }
-
-  test('a cancel marks the job at once, reaches its signal, and its result is ignored', async () => {
-    const { job, reasons, running, ended } = waiting()
-    const { engine, events } = await engineWith([job])
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    const { job: cancelled } = await engine.cancelJob(handle.id, { reason: 'changed my mind', actor: 'me' })
-    expect(cancelled.state).toBe('cancelled')
-    await ended.opened
-    expect(reasons).toEqual(['CANCELLED'])
-    expect(await engine.waitFor(handle, deadline)).toEqual({
-      id: handle.id,
-      state: 'cancelled',
-      cancelCode: 'requested',
-      cancelReason: 'changed my mind',
-    })
-    expect((await events(handle.id)).at(-1)).toMatchObject({ to: 'cancelled', actor: 'me', reason: 'changed my mind' })
-  })
-
-  test('a cancel in another process reaches it by the doorbell', async () => {
-    const { job, reasons, running, ended } = waiting()
-    // Beats are far apart: what comes before the first can only be the ring.
-    const { engine } = await engineWith([job], { heartbeat: 60_000, poll: 60_000 })
-    const { engine: other } = await engineWith([], { start: false })
-    const handle = await other.enqueue(job.with())
-    await running.opened
-    await other.cancelJob(handle.id)
-    await ended.opened
-    expect(reasons).toEqual(['CANCELLED'])
-    expect(engine.running).toBe(true)
-  })
-
-  test('a cancel by SQL, that rings no bell, reaches it by the heartbeat', async () => {
-    const { job, reasons, running, ended } = waiting()
-    const { engine } = await engineWith([job], { heartbeat: 200 })
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    await database.pool.query(
-      `with gone as (update ${database.schema}.job set state = 'cancelled', version = version + 1 where id = $1 returning *)
-       insert into ${database.schema}.job_event (kind, job_id, tree_id, type, "from", "to", phase, wave, attempt, version, actor)
-       select 'moved', id, tree_id, type, 'running', 'cancelled', phase, wave, attempt, version, 'sql' from gone`,
-      [handle.id],
-    )
-    await ended.opened
-    expect(reasons).toEqual(['CANCELLED'])
-  })
-
-  test('a deleted job’s handler is told, and its result refused', async () => {
-    const { job, reasons, running, ended } = waiting()
-    const { engine } = await engineWith([job])
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    const waited = engine.waitFor(handle, deadline).catch((error: unknown) => error)
-    await engine.deleteJob(handle.id)
-    await ended.opened
-    expect(reasons).toEqual(['CANCELLED'])
-    expect(await waited).toMatchObject({ code: 'NOT_FOUND' })
-    expect(await engine.job(handle.id)).toBeNull()
-  })
-
-  test('a job taken away while it runs: LEASE_LOST, and its late result is refused', async () => {
-    const { job, reasons, running, goOn, ended } = waiting()
-    const { engine } = await engineWith([job], { heartbeat: 200 })
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    await database.pool.query(
-      `update ${database.schema}.job set claim_token = gen_random_uuid(), worker_id = $2 where id = $1`,
-      [handle.id, randomUUID()],
-    )
-    await ended.opened
-    expect(reasons).toEqual(['LEASE_LOST'])
-    // Nobody has it now: it goes back, and runs again to its end.
-    goOn.open()
-    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'completed' })
-    expect(await engine.job(handle.id)).toMatchObject({ attempt: 2, retryCount: 1 })
-  })
-
-  test('a paused running job goes on, and lands in PAUSED where it would retry or wait', async () => {
-    const running = createGate()
-    const goOn = createGate()
-    const job = defineJob(
-      { type: named('paused') },
-      {
-        ...fast,
-        async run(ctx) {
-          if (ctx.attempt > 1) return 'resumed'
-          running.open()
-          await goOn.opened
-          throw new Error('retry me')
-        },
-      },
-    )
-    const { engine } = await engineWith([job])
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    expect((await engine.pauseJob(handle.id)).job.state).toBe('running')
-    goOn.open()
-    await until(async () => (await engine.job(handle.id))?.state === 'paused')
-    expect(await engine.job(handle.id)).toMatchObject({ pausedFrom: 'queued', retryCount: 1 })
-    await engine.resumeJob(handle.id)
-    expect(await engine.waitFor(handle, deadline)).toMatchObject({ result: 'resumed' })
   })
 })

@@ -1,37 +1,20 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type AnyDefinition, defineJob } from '../../src/index.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { createTestEngine, type TestEngine } from '../support/engine.ts'
+import { afterAll, describe, expect, test } from 'vitest'
+import { defineJob } from '../../src/index.ts'
 import { createGate } from '../support/gate.ts'
-import { findViolations } from '../support/invariants.ts'
 import { until } from '../support/until.ts'
+import { deadline, named, useEngines } from '../support/use-engines.ts'
 
-let database: TestDatabase
-const open: TestEngine[] = []
+const engines = useEngines()
+const { engineWith } = engines
 
-beforeAll(async () => {
-  database = await createTestDatabase()
-})
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((one) => one.close()))
-  expect(await findViolations(database.pool, { schema: database.schema })).toEqual([])
+afterAll(async () => {
   // No worker's row outlives its worker, but as dead.
-  const { rows } = await database.pool.query(`select * from ${database.schema}.worker where dead_at is null`)
+  const { rows } = await engines.database.pool.query(
+    `select * from ${engines.database.schema}.worker where dead_at is null`,
+  )
   expect(rows).toEqual([])
 })
-afterAll(async () => {
-  await database.drop()
-})
-
-async function engineWith(jobs: AnyDefinition[], options: Parameters<typeof createTestEngine>[0] = {}) {
-  const one = await createTestEngine({ test: database, jobs, ...options })
-  open.push(one)
-  return one
-}
-
-const named = (what: string) => `${what}-${randomUUID()}`
-const deadline = { timeoutMs: 30_000 }
 
 describe('stopping (case 42)', () => {
   test('handlers that end within the grace complete; nothing more is claimed; the worker is marked as stopping', async () => {
@@ -53,7 +36,8 @@ describe('stopping (case 42)', () => {
     const stopped = engine.stop({ grace: 30_000 })
     expect(engine.running).toBe(false)
     const stopping = async () =>
-      (await database.pool.query(`select stopping from ${database.schema}.worker`)).rows[0]?.stopping === true
+      (await engines.database.pool.query(`select stopping from ${engines.database.schema}.worker`)).rows[0]
+        ?.stopping === true
     await until(stopping)
     goOn.open()
     await stopped
@@ -159,90 +143,6 @@ describe('stopping (case 42)', () => {
     const { engine } = await engineWith([defineJob({ type: named('x') }, { run() {} })], { start: false })
     await Promise.all([engine.start(), engine.start()])
     await engine.start()
-    expect((await database.pool.query(`select id from ${database.schema}.worker`)).rows).toHaveLength(1)
-  })
-})
-
-describe('a worker whose row is marked dead', () => {
-  test('aborts with LEASE_LOST, takes a new identity, and goes on; the job runs again', async () => {
-    const reasons: string[] = []
-    const running = createGate()
-    const job = defineJob(
-      { type: named('lost') },
-      {
-        backoff: { initial: 1 },
-        async run(ctx) {
-          if (ctx.attempt > 1) return [ctx.attempt, ctx.retryCount]
-          running.open()
-          await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
-          reasons.push((ctx.signal.reason as { code: string }).code)
-          return 'nobody’s'
-        },
-      },
-    )
-    const { engine, events } = await engineWith([job])
-    const handle = await engine.enqueue(job.with())
-    await running.opened
-    const { rows } = await database.pool.query(
-      `update ${database.schema}.worker set dead_at = now() where dead_at is null returning id`,
-    )
-    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'completed', result: [2, 1] })
-    expect(reasons).toEqual(['LEASE_LOST'])
-    const log = await events(handle.id)
-    expect(log.find((event) => event.detail?.error)?.detail.error.code).toBe('LEASE_LOST')
-    expect(log.at(-1)!.actor).not.toBe(`WK_${rows[0].id}`)
-  })
-})
-
-describe('claims that never arrived', () => {
-  test('are found by the heartbeat and put back, without a retry spent', async () => {
-    const job = defineJob({ type: named('ghost') }, { run: (ctx) => [ctx.attempt, ctx.retryCount] })
-    const { engine, events } = await engineWith([job], { heartbeat: 200 })
-    // As a claim leaves it whose answer was lost on the way: RUNNING for this worker, which knows nothing of it.
-    const handle = await engine.enqueue(job.with({}, { runAt: new Date(Date.now() + 60_000) }))
-    await database.pool.query(
-      `with claimed as (
-         update ${database.schema}.job set state = 'running', worker_id = (select id from ${database.schema}.worker where dead_at is null),
-           claim_token = gen_random_uuid(), attempt = attempt + 1, version = version + 1, claimed_at = now()
-         where id = $1 returning *)
-       insert into ${database.schema}.job_event (kind, job_id, tree_id, type, "from", "to", phase, wave, attempt, version, actor)
-       select 'moved', id, tree_id, type, 'queued', 'running', phase, wave, attempt, version, 'test' from claimed`,
-      [handle.id],
-    )
-    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'completed', result: [2, 0] })
-    expect((await events(handle.id)).map((event) => event.reason)).toContain('claim lost on its way to the worker')
-  })
-})
-
-describe('a schema that has become newer', () => {
-  test('drains the worker and is fatal', async () => {
-    const running = createGate()
-    const goOn = createGate()
-    const job = defineJob(
-      { type: named('old') },
-      {
-        async run() {
-          running.open()
-          await goOn.opened
-        },
-      },
-    )
-    const own = await createTestDatabase()
-    try {
-      const { engine, fatal } = await engineWith([job], { test: own, heartbeat: 200, grace: 30_000 })
-      const handle = await engine.enqueue(job.with())
-      await running.opened
-      await own.pool.query(`insert into ${own.schema}.migration (version, name, checksum) values (9999, 'later', '')`)
-      await until(() => !engine.running)
-      expect(fatal).toEqual([])
-      goOn.open()
-      await until(() => fatal.length === 1)
-      expect(fatal[0]).toMatchObject({ code: 'SCHEMA_TOO_NEW' })
-      const { rows } = await own.pool.query(`select state from ${own.schema}.job where id = $1`, [handle.id])
-      expect(rows[0].state).toBe('completed')
-    } finally {
-      await open.pop()?.close()
-      await own.drop()
-    }
+    expect((await engines.database.pool.query(`select id from ${engines.database.schema}.worker`)).rows).toHaveLength(1)
   })
 })
