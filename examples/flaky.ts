@@ -17,7 +17,10 @@ export const flakyJob = defineJob(flaky, {
   async run(ctx) {
     const { failures, delay } = ctx.payload
     if (ctx.attempt <= failures) {
-      throw new RetryableError(`Attempt ${ctx.attempt} of ${failures} that fail`, delay === undefined ? {} : { delay })
+      throw new RetryableError(
+        `Attempt ${ctx.attempt} fails, as do the first ${failures}`,
+        delay === undefined ? {} : { delay },
+      )
     }
     return { attempts: ctx.attempt }
   },

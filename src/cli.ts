@@ -7,6 +7,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(0)
 })
 
+// Not everything that a command waits for would keep the process running by itself.
+const alive = setInterval(() => {}, 2 ** 30)
 await main(process.argv.slice(2))
+clearInterval(alive)
 // Whatever a command has left open shall not keep it from ending.
 setTimeout(() => process.exit(), 5000).unref()

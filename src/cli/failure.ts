@@ -13,6 +13,11 @@ export interface Failure {
 export function failureOf(error: unknown): Failure {
   if (error instanceof CliError) return { text: error.message, exitCode: error.exitCode }
   if (error instanceof ConfigError) return { text: error.message, exitCode: 2 }
+  if (errorCodeOf(error) === 'EADDRINUSE') {
+    const { address, port } = error as { address?: string; port?: number }
+    const text = `Port ${port} of ${address} is taken: choose another with --port or PORT (0 takes a free one).`
+    return { text, exitCode: 1 }
+  }
   if (isConnectionError(error)) return { text: `The database cannot be reached: ${messageOf(error)}`, exitCode: 1 }
   if (error instanceof pg.DatabaseError) return { text: `The database refuses: ${error.message}`, exitCode: 1 }
   // An error of the system or of this program's own, whose message is written for people.

@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
 import type { Engine } from '../engine/engine.ts'
-import { createServer } from '../server/server.ts'
 import { loadJobs } from './load-jobs.ts'
 import { createLogger } from './logger.ts'
 import { runEngine } from './run-engine.ts'
@@ -22,9 +21,12 @@ export function serveCommand(): Command {
       const config = configOf(flags)
       const logger = createLogger(config.logLevel)
       const jobs = flags.jobs === undefined ? [] : await loadJobs(flags.jobs)
+      const worker = flags.worker && jobs.length > 0
+      // Only this command pays for loading GraphQL.
+      const { createServer } = await import('../server/server.ts')
       const server = (engine: Engine) => createServer({ engine, config, logger })
-      await runEngine({ config, logger, jobs, worker: flags.worker, server }, (url) => {
-        const types = flags.worker ? jobs.map(({ type }) => type) : []
+      await runEngine({ config, logger, jobs, worker, server }, (url) => {
+        const types = worker ? jobs.map(({ type }) => type) : []
         const text = [
           `Coppice is at ${url}/graphql: GraphiQL in a browser, GraphQL for programs.`,
           types.length === 0 ? 'It runs no jobs here.' : `It runs ${types.join(', ')}.`,

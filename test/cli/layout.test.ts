@@ -35,7 +35,7 @@ describe('layoutTree', () => {
       }),
     ])
     expect(show(outline, { columns: 100, rows: 10 })).toEqual([
-      'JB_r ████████░░░░░░░░░░░░ 2/5 jobs 12.3 s 1 running 2 waiting 1 completed 1 failed',
+      '████████░░░░░░░░░░░░ 2/5 jobs 12.3 s 1 running 2 waiting 1 completed 1 failed JB_r',
       '◌ digest-folder src waiting █████░░░░░ 1/2',
       '├─ ◌ digest-folder db waiting wave 2 █████░░░░░ 1/2',
       '│  ├─ ▶ digest-file a.ts running retry 1/2 x',
@@ -54,7 +54,7 @@ describe('layoutTree', () => {
       { r: { queued: 19_000, completed: 996 } },
     )
     expect(show(outline, { columns: 60, rows: 9 })).toEqual([
-      'JB_r ░░░░░░░░░░░░░░░░░░░░ 997/20,001 jobs 12.3 s 19,000 que…',
+      '░░░░░░░░░░░░░░░░░░░░ 997/20,001 jobs 12.3 s 19,000 queued 3…',
       '◌ digest-folder big waiting ░░░░░░░░░░ 997/20,000',
       '├─ ▶ digest-folder run0 running',
       '├─ ▶ digest-folder run1 running',
@@ -86,7 +86,7 @@ describe('layoutTree', () => {
     const lines = show(outline, { columns: 80, rows: 24 })
     expect(lines.length).toBeGreaterThan(20)
     expect(lines.filter((line) => line.includes('▶ digest-folder f')).length).toBeGreaterThan(5)
-    expect(lines.join('\n')).toContain('waiting\n')
+    expect(lines.at(-1)).toMatch(/^└─ ◌ \d+ waiting$/)
   })
 
   test('never takes more lines or cells than there are, whatever the tree', () => {

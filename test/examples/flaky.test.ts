@@ -25,9 +25,9 @@ describe('flaky and noop', () => {
     expect(await engine.waitFor(handle)).toMatchObject({ state: 'completed', result: { attempts: 3 } })
     expect(await movesOf(handle.id)).toEqual([
       'queued running 1',
-      'running queued 1 Attempt 1 of 2 that fail',
+      'running queued 1 Attempt 1 fails, as do the first 2',
       'queued running 2',
-      'running queued 2 Attempt 2 of 2 that fail',
+      'running queued 2 Attempt 2 fails, as do the first 2',
       'queued running 3',
       'running completed 3',
     ])
@@ -37,7 +37,7 @@ describe('flaky and noop', () => {
     const handle = await engine.enqueue(flaky.with({ failures: 5, delay: '1ms' }, { maxRetries: 1 }))
     expect(await engine.waitFor(handle)).toMatchObject({
       state: 'failed',
-      error: 'Attempt 2 of 5 that fail',
+      error: 'Attempt 2 fails, as do the first 5',
       errorCode: 'UNKNOWN',
     })
   })

@@ -22,12 +22,15 @@ const STATE_MARKS: Record<JobState, string> = {
   cancelled: '⊘',
 }
 
-/** What a line says of one job, after the lines of the tree: mark, type, key, state, phase, progress, trouble. */
+/**
+ * What a line says of one job, after the lines of the tree: mark, type, key or id, state, phase, progress, trouble. The
+ * root's id is in the line over the tree already.
+ */
 export function describeJob(job: OutlineJob): Piece[] {
   const pieces: Piece[] = [
     { text: `${STATE_MARKS[job.state]} `, style: STATE_STYLES[job.state] },
     { text: printable(job.type), style: 'plain' },
-    { text: ` ${job.key === null ? `JB_${job.id}` : printable(job.key)}`, style: job.key === null ? 'dim' : 'strong' },
+    ...nameOf(job),
     { text: ` ${job.state}`, style: STATE_STYLES[job.state] },
   ]
   const add = (text: string, style: Style = 'dim') => pieces.push({ text: ` ${text}`, style })
@@ -45,6 +48,11 @@ export function describeJob(job: OutlineJob): Piece[] {
   return pieces
 }
 
+function nameOf({ id, key, parentId }: OutlineJob): Piece[] {
+  if (key !== null) return [{ text: ` ${printable(key)}`, style: 'strong' }]
+  return parentId === null ? [] : [{ text: ` JB_${id}`, style: 'dim' }]
+}
+
 /** One line for several jobs: their number by state. */
 export function describeRest(rest: ReadonlyMap<JobState, number>): Piece[] {
   const pieces = [...rest].map(([state, count], index): Piece => {
@@ -58,14 +66,14 @@ export function describeRest(rest: ReadonlyMap<JobState, number>): Piece[] {
 export function describeTree({ root, counts, ageMs }: Outline): Piece[] {
   const done = counts.total - counts.open
   const pieces: Piece[] = [
-    { text: `JB_${root.id}`, style: 'strong' },
-    { text: ` ${bar(counts.total === 0 ? 1 : done / counts.total, 20)}`, style: 'plain' },
+    { text: bar(counts.total === 0 ? 1 : done / counts.total, 20), style: 'plain' },
     { text: ` ${number(done)}/${number(counts.total)} ${counts.total === 1 ? 'job' : 'jobs'}`, style: 'plain' },
     { text: ` ${age(ageMs)}`, style: 'dim' },
   ]
   for (const state of JOB_STATES) {
     if (counts[state] > 0) pieces.push({ text: ` ${number(counts[state])} ${state}`, style: STATE_STYLES[state] })
   }
+  pieces.push({ text: ` JB_${root.id}`, style: 'dim' })
   return pieces
 }
 

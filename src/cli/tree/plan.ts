@@ -31,7 +31,7 @@ export function planTree(outline: Outline, room: number): Plan {
       // Something is to be left for the levels below.
       const share = known.some((child) => isOpenParent(child)) ? Math.ceil(fairShare * 0.6) : fairShare
       const rows = rowsOf(known, hiddenCounts(outline, job, known), share)
-      if (rows.length === 0) continue
+      if (rows.length === 0 || (job !== outline.root && saysNothing(rows))) continue
       plan.set(job.id, rows)
       left -= rows.length
       next.push(...rows.flatMap((row) => ('job' in row && row.job.childCount > 0 ? [row.job] : [])))
@@ -93,6 +93,11 @@ function hiddenCounts(outline: Outline, job: OutlineJob, known: readonly Outline
     if (count > 0) hidden.set(state, count)
   }
   return hidden
+}
+
+/** That all children have completed is in their parent's own line. */
+function saysNothing(rows: readonly Row[]): boolean {
+  return rows.every((row) => 'rest' in row && [...row.rest.keys()].every((state) => state === 'completed'))
 }
 
 function singleStates(hidden: ReadonlyMap<JobState, number>): Row[] {

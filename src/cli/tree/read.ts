@@ -10,8 +10,10 @@ import type { Outline } from './outline.ts'
 
 /** Trees of up to this many jobs are read whole; of larger ones what is going on, and numbers. */
 const WHOLE = 1000
-/** Failed jobs of a large tree. */
+/** Failed jobs of a large tree, and jobs of any state near its root. */
 const FAILED = 100
+const NEAR_ROOT = 200
+const NEAR_DEPTH = 2
 
 const GOING_ON: readonly JobState[] = ['running', 'waiting', 'paused']
 
@@ -41,11 +43,15 @@ export async function readTree(db: Database, treeId: string): Promise<TreeReadin
   const parts = await readTrees(db, {
     roots: [treeId],
     counts: [treeId],
-    nodes: [nodes(treeId, WHOLE, GOING_ON), nodes(treeId, FAILED, ['failed'])],
+    nodes: [
+      nodes(treeId, WHOLE, GOING_ON),
+      nodes(treeId, FAILED, ['failed']),
+      { ...nodes(treeId, NEAR_ROOT, null), maxDepth: NEAR_DEPTH },
+    ],
     heavy: NO_HEAVY,
   })
   const jobs = parts.nodes.flatMap((page) => page.edges.map(({ node }) => node))
-  const all = await withAncestors(db, jobs)
+  const all = await withAncestors(db, [...parts.roots.values(), ...jobs])
   const parents = all.filter((job) => job.childCount > 0).map((job) => job.id)
   return readingOf(parts, treeId, all, await childCounts(db, parents))
 }
