@@ -29,7 +29,9 @@ type Row = JobTable & { place: string }
 /** One page of the jobs that match. */
 export async function jobPage(db: Database, request: JobListRequest): Promise<Page<Job>> {
   const { rows } = await sql<Row>`
-    /* coppice:reads.job-page */ ${pageText(db, request, [])}
+    /* coppice:reads.job-page */ select page.*, ${placeText(request)} as place
+    from (${pageText(db, request, [])}) page
+    order by ${orderText('page', request)}
   `.execute(db.kysely)
   return toPage(rows, request)
 }
@@ -41,7 +43,7 @@ export async function childPages(
   request: JobListRequest,
 ): Promise<Map<string, Page<Job>>> {
   const { rows } = await sql<Row>`
-    /* coppice:reads.child-pages */ select page.*
+    /* coppice:reads.child-pages */ select page.*, ${placeText(request)} as place
     from unnest(${parentIds}::uuid[]) with ordinality parent(id, number)
     cross join lateral (${pageText(db, request, [sql`j.parent_id = parent.id`])}) page
     order by parent.number, ${orderText('page', request)}
@@ -63,14 +65,17 @@ function cursorKind(order: JobOrder): string {
 
 // Keyset pages: one row more than asked for, from the page's near end.
 function pageText(db: Database, request: JobListRequest, more: readonly RawBuilder<unknown>[]) {
-  const { filter, order, heavy, page } = request
+  const { filter, heavy, page } = request
   const conditions = [...more, ...jobConditions(filter), ...placeConditions(request)]
   const where = conditions.length > 0 ? sql`where ${sql.join(conditions, sql` and `)}` : sql``
   return sql`
-    select ${sql.raw(jobColumns('j', heavy))},
-      to_char(j.${sql.raw(order.field)} at time zone 'UTC', ${sql.raw(INSTANT_FORMAT)}) as place
-    from ${sql.raw(db.tables.job)} j ${where}
+    select ${sql.raw(jobColumns('j', heavy))} from ${sql.raw(db.tables.job)} j ${where}
     order by ${orderText('j', request)} limit ${page.size + 1}`
+}
+
+// Written out for the rows of the page only, not for all that were sorted.
+function placeText({ order }: JobListRequest) {
+  return sql.raw(`to_char(page.${order.field} at time zone 'UTC', ${INSTANT_FORMAT})`)
 }
 
 function orderText(alias: string, { order, page }: JobListRequest) {
