@@ -3,6 +3,7 @@ import type { Tx } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import { type Move, moveColumns } from './outcome-move.ts'
 import { TERMINAL_SQL } from './states.ts'
+import { judgeTolerance } from './tolerance.ts'
 import { wakeParents } from './wake.ts'
 
 /** What happens to one locked row: a move of its own, the end of some of its children, or both at once. */
@@ -13,6 +14,8 @@ export interface RowChange {
   ended: number
   /** One of them whose failure it does not bear. */
   failingChildId: string | null
+  /** One of them failed in a way that counts against a failure tolerance. */
+  anyFailed?: boolean
 }
 
 /** A row after its change. */
@@ -22,6 +25,8 @@ export interface ChangedRow {
   open_children: number
   failing_child_id: string | null
   assignee_id: string | null
+  /** Its failed children are to be counted against its failure tolerance. */
+  judge: boolean
 }
 
 /** Applies changes to rows that this transaction holds locked; moves write their events. One update a row. */
@@ -33,16 +38,21 @@ export async function applyMoves(tx: Tx, changes: readonly RowChange[], actor: s
     changes.map((change) => change.id),
     changes.map((change) => change.ended),
     changes.map((change) => change.failingChildId),
+    changes.map((change) => change.anyFailed ?? false),
     ...moveColumns(moves as Move[]).slice(2),
   ])
 }
 
-/** After children were settled under their locks: wakes the parents that are due, and names those that are to fail. */
+/**
+ * After children were settled under their locks: judges failure tolerances, wakes the parents that are due, and names
+ * those that are to fail.
+ */
 export async function wakeSettled(
   tx: Tx,
-  rows: readonly ChangedRow[],
+  settled: readonly ChangedRow[],
   actor: string,
 ): Promise<{ woken: string[]; failing: string[] }> {
+  const rows = await judgeTolerance(tx, settled)
   const due = rows.filter((row) => row.state === 'waiting' && row.open_children <= 0 && row.failing_child_id === null)
   const outcomes = await wakeParents(
     tx,
@@ -73,9 +83,9 @@ const applyChanges = statement<ChangedRow>(
   'settle.apply-changes',
   (t) => `
   with change as (
-    select * from unnest($2::uuid[], $3::int[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-      $10::float8[], $11::int[], $12::text[], $13::text[])
-      as c(id, ended, failing_child_id, "to", result, error, error_code, error_stack, delay, spend, reason, detail)
+    select * from unnest($2::uuid[], $3::int[], $4::uuid[], $5::boolean[], $6::text[], $7::text[], $8::text[], $9::text[],
+      $10::text[], $11::float8[], $12::int[], $13::text[], $14::text[])
+      as c(id, ended, failing_child_id, any_failed, "to", result, error, error_code, error_stack, delay, spend, reason, detail)
   ),
   changed as (
     update ${t.job} j
@@ -103,7 +113,7 @@ const applyChanges = statement<ChangedRow>(
       updated_at = case when c."to" is null then j.updated_at else now() end
     from change c
     where j.id = c.id and (c."to" is null or j.state = 'running')
-    returning j.*, c."to" as moved_to, c.reason, c.detail
+    returning j.*, c."to" as moved_to, c.reason, c.detail, c.any_failed
   ),
   event as (
     ${insertEvents(t)}
@@ -111,5 +121,7 @@ const applyChanges = statement<ChangedRow>(
       detail::jsonb
     from changed where moved_to is not null
   )
-  select id, state, open_children, failing_child_id, assignee_id from changed`,
+  select id, state, open_children, failing_child_id, assignee_id,
+    failure_tolerance is not null and (any_failed or moved_to = 'waiting') as judge
+  from changed`,
 )

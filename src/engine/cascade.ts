@@ -197,7 +197,8 @@ async function settleEdge(
 ): Promise<EndReport> {
   if (row.archived_at !== null) return NOTHING
   const failingChildId = failedId !== null && row.on_child_failure === 'fail_parent' ? failedId : null
-  const after = await applyMoves(tx, [{ id: parent.id, move: null, ended: 1, failingChildId }], actor)
+  const anyFailed = failedId !== null && row.on_child_failure !== 'ignore'
+  const after = await applyMoves(tx, [{ id: parent.id, move: null, ended: 1, failingChildId, anyFailed }], actor)
   return wakeSettled(tx, after, actor)
 }
 
@@ -288,7 +289,9 @@ const cancelStatement = statement<{ id: string }>(
     update ${t.job} j
     set state = 'cancelled', cancel_reason = $3, cancel_code = $4,
       open_children = case when $5 then j.open_children else 0 end,
-      completion_epoch = j.completion_epoch + 1, finished_at = now(), waiting_since = null, paused_from = null,
+      completion_epoch = j.completion_epoch + 1, finished_at = now(), paused_from = null,
+      -- Kept by a job that ends while it waits: a retry lets it wait again.
+      waiting_since = case when 'waiting' in (j.state, j.paused_from) then j.waiting_since end,
       pause_requested = false, failing_child_id = null, version = j.version + 1, updated_at = now()
     from before b where j.id = b.id and j.state = b.state
     returning j.*, b.state as was
@@ -308,7 +311,9 @@ const failRow = statement(
     update ${t.job} j
     set state = 'failed', error = $3, error_code = $4, error_stack = $5,
       open_children = case when $6 then j.open_children else 0 end,
-      completion_epoch = j.completion_epoch + 1, finished_at = now(), waiting_since = null, paused_from = null,
+      completion_epoch = j.completion_epoch + 1, finished_at = now(), paused_from = null,
+      -- Kept by a job that ends while it waits: a retry lets it wait again.
+      waiting_since = case when 'waiting' in (j.state, j.paused_from) then j.waiting_since end,
       pause_requested = false, version = j.version + 1, updated_at = now()
     from before b where j.id = b.id
     returning j.*, b.state as was

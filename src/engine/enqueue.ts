@@ -30,6 +30,8 @@ export interface Inserted {
   results: Enqueued[]
   /** How many of the jobs given were new: all of them are active. */
   created: number
+  /** Ids of jobs that had the keys already. */
+  existing: string[]
 }
 
 /**
@@ -70,7 +72,7 @@ export async function insertJobs(
     if (other !== undefined) return { id: other, deduplicated: true }
     return { id: (sameAs.get(job) ?? job).id, deduplicated: sameAs.has(job) }
   })
-  return { results, created: created.length }
+  return { results, created: created.length, existing: [...existing.values()] }
 }
 
 /** Inserts the top level, where keys may meet jobs that are there already. */

@@ -82,6 +82,7 @@ function settleEdge(parent: JobTable, child: JobTable, move: Move, changes: Map<
     ...change,
     ended: change.ended + 1,
     failingChildId: change.failingChildId ?? (fails ? child.id : null),
+    anyFailed: change.anyFailed || (move.to === 'failed' && child.on_child_failure !== 'ignore'),
   })
 }
 

@@ -1,12 +1,12 @@
 import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
+import { type ChangedRow, wakeSettled } from './apply-moves.ts'
 import { insertEvents } from './event-sql.ts'
 import { treeBucket } from './locks.ts'
 import { type MoveColumns, moveColumns, moveOf } from './outcome-move.ts'
 import { type BatchResult, emptyResult, type SettleItem } from './settle-batch.ts'
 import { TERMINAL_SQL } from './states.ts'
-import { wakeParents } from './wake.ts'
 
 /**
  * Settles attempts of jobs without children: one statement for the whole batch, and a second only when a waiting parent
@@ -29,29 +29,26 @@ export async function settleLeaves(db: Database, items: readonly SettleItem[], a
       const list = fate === 'moved' ? result.settled : fate === 'other' ? result.other : result.deferred
       list.push(item)
     }
-    const zero = rows.filter((row) => row.what === 'zero')
-    const outcomes = await wakeParents(
-      tx,
-      zero.map((row) => ({ id: row.id, assigneeId: row.assignee_id })),
-      { source: 'edge', actor },
-    )
-    result.woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
-    result.failing = rows.filter((row) => row.what === 'failing').map((row) => row.id)
-    return result
+    const parents = rows.filter((row): row is ParentRow => row.what === 'parent')
+    return { ...result, ...(await wakeSettled(tx, parents, actor)) }
   })
 }
 
-interface SettledRow {
+interface ItemRow {
   /** `other`: its tree lock was had, and still it was not moved. */
-  what: 'moved' | 'other' | 'zero' | 'failing'
+  what: 'moved' | 'other'
   id: string
-  assignee_id: string | null
 }
 
-// Lock order: tree locks (tried once a job: those held already cost nothing), the jobs' own rows, their parents by (depth desc, id). `child_count = 0` keeps movers
-// and parents disjoint: no row is written twice. One decrement a parent, whatever the number of its children here. A
-// waiting parent that reaches zero is left to the second statement, which writes it once.
-const settleBatch = statement<SettledRow>(
+interface ParentRow extends ChangedRow {
+  what: 'parent'
+}
+
+// Lock order: tree locks (tried once a job: those held already cost nothing), the jobs' own rows, their parents by
+// (depth desc, id). `child_count = 0` keeps movers and parents disjoint: no row is written twice. One decrement a parent,
+// whatever the number of its children here. A waiting parent that reaches zero is left to the second statement, which
+// writes it once.
+const settleBatch = statement<ItemRow | ParentRow>(
   'settle.leaves',
   (t) => `
   with move as materialized (
@@ -88,13 +85,15 @@ const settleBatch = statement<SettledRow>(
   ),
   ended as (
     select parent_id, count(*)::int as n,
-      (array_agg(id) filter (where state = 'failed' and on_child_failure = 'fail_parent'))[1] as failing_child_id
+      (array_agg(id) filter (where state = 'failed' and on_child_failure = 'fail_parent'))[1] as failing_child_id,
+      bool_or(state = 'failed' and on_child_failure <> 'ignore') as any_failed
     from done where state in (${TERMINAL_SQL}) and archived_at is null and parent_id is not null
     group by parent_id
   ),
   parent as materialized (
     select p.id, p.state, p.open_children, p.assignee_id, e.n,
-      coalesce(p.failing_child_id, e.failing_child_id) as failing_child_id
+      coalesce(p.failing_child_id, e.failing_child_id) as failing_child_id,
+      e.any_failed and p.failure_tolerance is not null as judge
     from ended e join ${t.job} p on p.id = e.parent_id
     order by p.depth desc, p.id
     for no key update of p
@@ -103,15 +102,14 @@ const settleBatch = statement<SettledRow>(
     update ${t.job} j
     set open_children = p.open_children - p.n, failing_child_id = p.failing_child_id
     from parent p
-    where j.id = p.id and not (p.state = 'waiting' and p.open_children <= p.n and p.failing_child_id is null)
+    where j.id = p.id
+      and not (p.state = 'waiting' and p.open_children <= p.n and p.failing_child_id is null and not p.judge)
   )
-  select 'moved' as what, id, null as assignee_id from done
+  select 'moved' as what, id, null as state, null::int as open_children, null::uuid as failing_child_id,
+    null as assignee_id, null::boolean as judge
+  from done
   union all
-  select 'other', id, null from move where id not in (select id from done)
+  select 'other', id, null, null, null, null, null from move where id not in (select id from done)
   union all
-  select 'zero', id, assignee_id from parent
-  where state = 'waiting' and open_children <= n and failing_child_id is null
-  union all
-  select 'failing', id, null from parent
-  where failing_child_id is not null and state in ('queued', 'waiting', 'paused')`,
+  select 'parent', id, state, open_children - n, failing_child_id, assignee_id, judge from parent`,
 )

@@ -2,12 +2,15 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { transaction } from '../db/transaction.ts'
+import { type ChangedRow, wakeSettled } from './apply-moves.ts'
 import { insertJobs } from './enqueue.ts'
 import { InvalidStateError, NotFoundError, ParentGoneError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import type { Enqueued, Json } from './job.ts'
 import { lockJobs, lockTreeShared } from './locks.ts'
+import { gainMembers } from './membership.ts'
 import type { PreparedJob } from './prepare.ts'
+import { reopenCancelledChildren } from './reopen.ts'
 import type { SettleJob } from './settle-batch.ts'
 import { isTerminal, type JobState } from './states.ts'
 import { wakeParents } from './wake.ts'
@@ -33,20 +36,21 @@ export async function endPhaseWaiting(
     const spawnWave = job.wave + 1
     const inserted = await insertJobs(tx, children, { ...job, spawnWave }, actor)
     await lockTreeShared(tx, job.treeId)
-    await lockJobs(tx, [job.id])
+    const rows = await lockJobs(tx, [...inserted.existing, job.id])
+    const reopened = await reopenCancelledChildren(tx, [...rows.values()], actor)
     const resultText = result === undefined ? null : JSON.stringify(result)
     const [moved] = await tx.query(startWaiting, [
       job.id,
       job.claimToken,
       inserted.created,
+      inserted.created + reopened,
       spawnWave,
       actor,
       resultText,
     ])
     if (!moved) throw new Stale()
-    if (moved.failing_child_id !== null) return { outcome: 'settled', woken: false, failing: true }
-    const [wake] = await wakeParents(tx, [{ id: job.id, assigneeId: moved.assignee_id }], { source: 'edge', actor })
-    return { outcome: 'settled', woken: wake?.outcome === 'woken', failing: false }
+    const ends = await wakeSettled(tx, [moved], actor)
+    return { outcome: 'settled', woken: ends.woken.length > 0, failing: ends.failing.length > 0 }
   }).catch((error: unknown): WaitEnd => {
     if (error instanceof Stale) return STALE
     throw error
@@ -92,7 +96,8 @@ export async function spawnChildren(
       { id: parentId, treeId: parent.tree_id, depth: parent.depth, spawnWave },
       actor,
     )
-    await tx.query(addChildren, [parentId, inserted.created, spawnWave, actor])
+    const reason = 'child added: wake withdrawn'
+    await gainMembers(tx, parentId, { members: inserted.created, opened: inserted.created, spawnWave, actor, reason })
     await wakeParents(tx, [{ id: parentId, assigneeId: parent.assignee_id }], { source: 'edge', actor })
     return { children: inserted.results }
   })
@@ -117,45 +122,23 @@ const readHold = statement<{ state: string }>(
 const findTree = statement<{ tree_id: string }>('spawn.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)
 
 // Fenced by the claim token; the row lock is held already.
-const startWaiting = statement<{ assignee_id: string | null; failing_child_id: string | null }>(
+const startWaiting = statement<ChangedRow>(
   'spawn.start-waiting',
   (t) => `
   with moved as (
     update ${t.job} j
     set state = case when pause_requested then 'paused' else 'waiting' end,
       paused_from = case when pause_requested then 'waiting' end,
-      pause_requested = false, child_count = child_count + $3, open_children = open_children + $3, spawn_wave = $4,
-      result = coalesce($6::jsonb, result), waiting_since = now(), version = version + 1, updated_at = now()
+      pause_requested = false, child_count = child_count + $3, open_children = open_children + $4, spawn_wave = $5,
+      result = coalesce($7::jsonb, result), waiting_since = now(), version = version + 1, updated_at = now()
     where id = $1 and claim_token = $2 and state = 'running'
     returning j.*
   ),
   event as (
     ${insertEvents(t)}
-    select 'moved', id, tree_id, parent_id, type, 'running', state, phase, wave, attempt, version, $5, null,
+    select 'moved', id, tree_id, parent_id, type, 'running', state, phase, wave, attempt, version, $6, null,
       jsonb_build_object('spawned', $3::int)
     from moved
   )
-  select assignee_id, failing_child_id from moved`,
-)
-
-// The row lock is held already. A wake that was delivered but not yet claimed is withdrawn.
-const addChildren = statement(
-  'spawn.add-children',
-  (t) => `
-  with before as (select id, state, phase, paused_from from ${t.job} where id = $1),
-  changed as (
-    update ${t.job} j
-    set child_count = j.child_count + $2, open_children = j.open_children + $2, spawn_wave = $3,
-      state = case when b.state = 'queued' and b.phase = 'aggregate' and $2 > 0 then 'waiting' else j.state end,
-      waiting_since = case when b.state = 'queued' and b.phase = 'aggregate' and $2 > 0 then now() else j.waiting_since end,
-      paused_from = case when b.state = 'paused' and b.phase = 'aggregate' and $2 > 0 then 'waiting' else j.paused_from end,
-      children_reopened = j.children_reopened or (b.state = 'running' and $2 > 0),
-      version = j.version + (b.state = 'queued' and b.phase = 'aggregate' and $2 > 0)::int, updated_at = now()
-    from before b where j.id = b.id
-    returning j.*, b.state as was
-  )
-  ${insertEvents(t)}
-  select 'moved', id, tree_id, parent_id, type, was, state, phase, wave, attempt, version, $4,
-    'child added: wake withdrawn', jsonb_build_object('spawned', $2::int)
-  from changed where was <> state`,
+  select id, state, open_children, failing_child_id, assignee_id, failure_tolerance is not null as judge from moved`,
 )

@@ -1,13 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import type { Database } from '../../src/db/database.ts'
+import { archiveJob, unarchiveJob } from '../../src/engine/archive.ts'
 import { setAssignee } from '../../src/engine/assignee.ts'
 import { cancelJob, deleteJob, failFailingParents } from '../../src/engine/cascade.ts'
 import { type ClaimedJob, claimJobs } from '../../src/engine/claim.ts'
-import { archiveJob, pauseJob, resumeJob, unarchiveJob } from '../../src/engine/control.ts'
 import { enqueueJobs } from '../../src/engine/enqueue.ts'
 import { EngineError } from '../../src/engine/errors.ts'
 import type { NewJob, Outcome } from '../../src/engine/job.ts'
+import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { prepareJobs } from '../../src/engine/prepare.ts'
+import { retryJob } from '../../src/engine/reopen.ts'
 import { settle } from '../../src/engine/settle.ts'
 import type { SettleItem } from '../../src/engine/settle-batch.ts'
 import { spawnChildren } from '../../src/engine/spawn.ts'
@@ -112,6 +114,7 @@ function newJob(levels: number): NewJob {
     queue: chance(0.2) ? 'other' : 'default',
     ...(chance(0.1) ? { assigneeId: ASSIGNEES[random(ASSIGNEES.length)]! } : {}),
     ...(chance(0.1) ? { onChildFailure: 'fail_parent' as const } : {}),
+    ...(chance(0.1) ? { failureTolerance: chance(0.5) ? 1 : '40%' } : {}),
     ...(chance(0.15) ? { orphanPolicy: 'keep' as const } : {}),
     ...(chance(0.2) ? { key: `k${random(5)}` } : {}),
     ...(levels > 0 && chance(0.2) ? { children: Array.from({ length: random(4) }, () => newJob(levels - 1)) } : {}),
@@ -138,6 +141,16 @@ const STEERING: readonly (readonly [string, Steering])[] = [
   ['pause', (db) => onOne(db, `state in ('waiting', 'queued', 'running')`, (id) => pauseJob(db, id, { actor }))],
   ['resume', (db) => onOne(db, `state = 'paused'`, (id) => resumeJob(db, id, { actor }))],
   ['archive', (db) => onOne(db, `depth > 0 and archived_at is null`, (id) => archiveJob(db, id, { actor }))],
+  [
+    'retry',
+    (db) =>
+      onOne(db, `state in ('failed', 'cancelled') and archived_at is null`, (id) =>
+        retryJob(db, id, { actor, descendants: chance(0.5) }),
+      ),
+  ],
+  ['rerun', (db) => onOne(db, `state = 'completed'`, (id) => retryJob(db, id, { actor, rerun: true }))],
+  ['pause tree', (db) => onOne(db, `state = 'waiting'`, (id) => pauseJob(db, id, { actor, descendants: true }))],
+  ['resume tree', (db) => onOne(db, `state = 'paused'`, (id) => resumeJob(db, id, { actor, descendants: true }))],
   ['unarchive', (db) => onOne(db, `archived_at is not null`, (id) => unarchiveJob(db, id, { actor }))],
   [
     'spawn from outside',

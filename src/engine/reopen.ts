@@ -1,0 +1,174 @@
+import type { Database } from '../db/database.ts'
+import { statement } from '../db/statement.ts'
+import type { JobTable } from '../db/tables.ts'
+import { type Tx, transaction } from '../db/transaction.ts'
+import { lockSubtree, type VerbOptions } from './cascade.ts'
+import { InvalidStateError, ParentGoneError, ValidationError } from './errors.ts'
+import { insertEvents } from './event-sql.ts'
+import { type CancelCode, type Job, jobFromRow } from './job.ts'
+import { lockJobs } from './locks.ts'
+import { gainMembers } from './membership.ts'
+import { isTerminal, type JobState, stateList } from './states.ts'
+import { wakeParents } from './wake.ts'
+
+/** How a job is run again. */
+export interface RetryOptions extends VerbOptions {
+  /** Reopen its descendants that failed, too, and those cancelled with a parent; their parents wait for them. */
+  descendants?: boolean
+  /** Run a COMPLETED job again. */
+  rerun?: boolean
+}
+
+/** What a retry came to. */
+export interface Retried {
+  job: Job
+  reopenedDescendants: number
+  /** Parents that were woken at once, because nothing below them was open. */
+  woken: string[]
+}
+
+/** A job that was cancelled for what became of its parent, not for its own sake. */
+const CANCELLED_WITH_PARENT: readonly CancelCode[] = [
+  'parent_completed',
+  'parent_failed',
+  'parent_cancelled',
+  'parent_deleted',
+]
+
+/**
+ * Runs a failed or cancelled job again, in the phase it ended in. One that ended while it waited waits again: never
+ * INGEST over children that are there. Its children that were cancelled with it are reopened, and with `descendants` also
+ * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates.
+ *
+ * @throws {NotFoundError}
+ * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
+ * @throws {ParentGoneError} its parent has ended (and does not KEEP its children) or was deleted: retry that
+ */
+export async function retryJob(db: Database, id: string, options: RetryOptions): Promise<Retried> {
+  const { actor, reason = 'retried', descendants = false } = options
+  return transaction(db, async (tx) => {
+    const { row, parent } = await lockSubtree(tx, id)
+    refuse(row, parent, options)
+    const levels = await reopenLevels(tx, row, descendants)
+    const below = levels.slice(1).flat()
+    await reopenRows(tx, below, actor, 'reopened with its parent')
+    await reopenRows(tx, levels[0]!, actor, reason)
+    if (row.parent_id !== null && parent && row.archived_at === null) {
+      const gain = { members: 0, opened: 1, reopenedId: id, actor, reason: 'child reopened: wake withdrawn' }
+      await gainMembers(tx, row.parent_id, gain)
+    }
+    // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
+    const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
+    const outcomes = await wakeParents(tx, candidates, { source: 'edge', actor })
+    const job = jobFromRow((await lockJobs(tx, [id])).get(id)!)
+    const woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
+    return { job, reopenedDescendants: below.length, woken }
+  })
+}
+
+function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants }: RetryOptions): void {
+  const state = row.state as JobState
+  if (row.archived_at !== null) throw new InvalidStateError(row.id, `${state} and archived`, 'retried')
+  if (!isTerminal(state) || (state === 'completed' && !rerun)) throw new InvalidStateError(row.id, state, 'retried')
+  if (state === 'completed' && descendants) {
+    throw ValidationError.of(
+      'descendants',
+      'a job that completed is rerun by itself: retry its failed descendants one by one',
+    )
+  }
+  if (row.parent_id === null) return
+  if (!parent) throw new ParentGoneError(row.parent_id, 'deleted')
+  // The orphan sweep would undo it at once.
+  if (isTerminal(parent.state as JobState) && parent.orphan_policy !== 'keep') {
+    throw new ParentGoneError(parent.id, parent.state)
+  }
+}
+
+/** A terminal job that is opened again, and how many of its children are. */
+interface Reopening {
+  row: JobTable
+  reopenedChildren: number
+}
+
+/** A job that ended while it waited keeps the instant since when it did. */
+function endedWaiting(row: JobTable): boolean {
+  return row.waiting_since !== null
+}
+
+/** The jobs to reopen, level by level from the top, each level read by a statement of its own under the tree's lock. */
+async function reopenLevels(tx: Tx, top: JobTable, descendants: boolean): Promise<Reopening[][]> {
+  const levels: Reopening[][] = [[{ row: top, reopenedChildren: 0 }]]
+  for (let level = levels[0]!; level.length > 0; level = levels.at(-1)!) {
+    // A job that ended in its ingest runs that again, and so spawns what it wants itself.
+    const waits = level.filter(({ row }) => endedWaiting(row) || (descendants && row.phase === 'aggregate'))
+    const parents = new Map(waits.map((node) => [node.row.id, node]))
+    const rows = await tx.query(lockReopenable, [[...parents.keys()], CANCELLED_WITH_PARENT, descendants])
+    for (const row of rows) parents.get(row.parent_id!)!.reopenedChildren++
+    levels.push(rows.map((row) => ({ row, reopenedChildren: 0 })))
+  }
+  return levels
+}
+
+/**
+ * Of children that a keyed spawn met: reopens those that were cancelled with their parent, and returns how many. Their
+ * rows are locked by this transaction.
+ */
+export async function reopenCancelledChildren(tx: Tx, rows: readonly JobTable[], actor: string): Promise<number> {
+  const cancelled = rows.filter(
+    (row) =>
+      row.state === 'cancelled' &&
+      row.archived_at === null &&
+      (CANCELLED_WITH_PARENT as readonly (string | null)[]).includes(row.cancel_code),
+  )
+  await reopenRows(
+    tx,
+    cancelled.map((row) => ({ row, reopenedChildren: 0 })),
+    actor,
+    'spawned again by its parent',
+  )
+  return cancelled.length
+}
+
+async function reopenRows(tx: Tx, nodes: readonly Reopening[], actor: string, reason: string): Promise<void> {
+  if (nodes.length === 0) return
+  await tx.query(reopen, [
+    nodes.map((node) => node.row.id),
+    nodes.map((node) => node.reopenedChildren),
+    nodes.map((node) => endedWaiting(node.row) || node.reopenedChildren > 0),
+    actor,
+    reason,
+  ])
+}
+
+const lockReopenable = statement<JobTable>(
+  'reopen.lock-children',
+  (t) => `
+  select * from ${t.job}
+  where parent_id = any($1::uuid[]) and archived_at is null
+    and ((state = 'cancelled' and cancel_code = any($2::text[])) or (state = 'failed' and $3))
+  order by id for no key update`,
+)
+
+// The rows are locked already: their states are what they were when they were chosen.
+const reopen = statement(
+  'reopen',
+  (t) => `
+  with input as (
+    select * from unnest($1::uuid[], $2::int[], $3::boolean[]) as i(id, reopened_children, waits)
+  ),
+  before as (select j.id, j.state from ${t.job} j join input using (id)),
+  reopened as (
+    update ${t.job} j
+    set state = case when i.waits then 'waiting' else 'queued' end,
+      open_children = j.open_children + i.reopened_children,
+      waiting_since = case when i.waits then now() end,
+      retry_count = 0, run_at = now(), result = null, cancel_reason = null, cancel_code = null, finished_at = null,
+      failing_child_id = null, version = j.version + 1, updated_at = now()
+    from input i join before b on b.id = i.id
+    where j.id = i.id and j.state = b.state and j.state in (${stateList(['completed', 'failed', 'cancelled'])})
+    returning j.*, b.state as was
+  )
+  ${insertEvents(t)}
+  select 'moved', id, tree_id, parent_id, type, was, state, phase, wave, attempt, version, $4, $5, null
+  from reopened`,
+)
