@@ -8,30 +8,26 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { digestFile, digestFolder } from '../../examples/digest-folder.ts'
 import { toPathPayload } from '../../examples/path.ts'
-import type { Engine } from '../../src/engine/engine.ts'
-import { startExamples } from './engine.ts'
 import { type Figures, figuresOf, hasTool, shell } from './independent.ts'
+import { useExamples } from './use-examples.ts'
 
 const packages = fileURLToPath(new URL('../../node_modules', import.meta.url))
 
 describe('digest-folder', () => {
-  let engine: Engine
-  let close: () => Promise<void>
+  const examples = useExamples()
   let folder: string
 
   beforeAll(async () => {
-    ;({ engine, close } = await startExamples())
     folder = await mkdtemp(path.join(os.tmpdir(), 'coppice-digest-'))
     await chmod(folder, 0o755)
   })
   afterAll(async () => {
-    await close()
     await rm(folder, { recursive: true, force: true })
   })
 
   async function digest(target: string): Promise<Figures> {
-    const handle = await engine.enqueue(digestFolder.with({ path: target }))
-    const end = await engine.waitFor(handle, { timeoutMs: 120_000 })
+    const handle = await examples.engine.enqueue(digestFolder.with({ path: target }))
+    const end = await examples.engine.waitFor(handle, { timeoutMs: 120_000 })
     if (end.state !== 'completed') throw new Error(JSON.stringify(end))
     return end.result
   }
@@ -123,8 +119,8 @@ describe('digest-folder', () => {
       expect(figures).toMatchObject({ files: 1, bytes: 4, unreadable: 3 })
     })
     // Each is a failure of its own, at the first attempt, that says why.
-    const { rows: failed } = await engine.database.pool.query<{ error: string }>(
-      `select key, error_code, error, attempt from ${engine.database.tables.job} where state = 'failed' order by key, depth`,
+    const { rows: failed } = await examples.engine.database.pool.query<{ error: string }>(
+      `select key, error_code, error, attempt from ${examples.engine.database.tables.job} where state = 'failed' order by key, depth`,
     )
     expect(failed).toMatchObject([
       { key: 'closed', error_code: 'PARSE', attempt: 1 },
@@ -139,12 +135,12 @@ describe('digest-folder', () => {
     const file = path.join(folder, 'a file')
     await writeFile(file, '')
     for (const target of [path.join(folder, 'nowhere'), file]) {
-      const end = await engine.waitFor(await engine.enqueue(digestFolder.with({ path: target })))
+      const end = await examples.engine.waitFor(await examples.engine.enqueue(digestFolder.with({ path: target })))
       expect(end).toMatchObject({ state: 'failed', errorCode: 'NOT_FOUND' })
     }
     execFileSync('mkfifo', [path.join(folder, 'a pipe')])
-    const pipe = await engine.enqueue(digestFile.with({ path: path.join(folder, 'a pipe') }))
-    expect(await engine.waitFor(pipe)).toMatchObject({ state: 'failed', errorCode: 'VALIDATION' })
+    const pipe = await examples.engine.enqueue(digestFile.with({ path: path.join(folder, 'a pipe') }))
+    expect(await examples.engine.waitFor(pipe)).toMatchObject({ state: 'failed', errorCode: 'VALIDATION' })
   })
 
   test('does not pass over a failure that is not the file system’s', async () => {
@@ -155,15 +151,15 @@ describe('digest-folder', () => {
     )
     // Enqueued as a tree, paused by a time far ahead, so that a child can be cancelled before it runs.
     const far = new Date(Date.now() + 3_600_000)
-    const root = await engine.enqueue(
+    const root = await examples.engine.enqueue(
       digestFolder.with({ path: target }, { children: [children[0]!, { ...children[1]!, runAt: far }] }),
     )
-    const { rows } = await engine.database.pool.query<{ id: string }>(
-      `select id from ${engine.database.tables.job} where parent_id = $1 and key = 'b'`,
+    const { rows } = await examples.engine.database.pool.query<{ id: string }>(
+      `select id from ${examples.engine.database.tables.job} where parent_id = $1 and key = 'b'`,
       [root.id],
     )
-    await engine.cancelJob(rows[0]!.id, { reason: 'not wanted' })
-    expect(await engine.waitFor(root, { timeoutMs: 30_000 })).toMatchObject({
+    await examples.engine.cancelJob(rows[0]!.id, { reason: 'not wanted' })
+    expect(await examples.engine.waitFor(root, { timeoutMs: 30_000 })).toMatchObject({
       state: 'failed',
       errorCode: 'CHILD_FAILED',
       error: 'No digest of b: cancelled (requested)',

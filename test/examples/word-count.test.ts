@@ -6,9 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { wordCount, wordCountPart } from '../../examples/word-count.ts'
-import type { Engine } from '../../src/engine/engine.ts'
-import { startExamples } from './engine.ts'
 import { hasTool, shell } from './independent.ts'
+import { useExamples } from './use-examples.ts'
 
 const run = promisify(execFile)
 
@@ -35,24 +34,23 @@ async function countsOf(file: string, top: number): Promise<{ words: number; top
 }
 
 describe('word-count', () => {
-  let engine: Engine
-  let close: () => Promise<void>
+  const examples = useExamples()
   let folder: string
 
   beforeAll(async () => {
-    ;({ engine, close } = await startExamples())
     folder = await mkdtemp(path.join(os.tmpdir(), 'coppice-words-'))
   })
   afterAll(async () => {
-    await close()
     await rm(folder, { recursive: true, force: true })
   })
 
   async function count(payload: Parameters<typeof wordCount.with>[0]) {
-    const end = await engine.waitFor(await engine.enqueue(wordCount.with(payload)), { timeoutMs: 60_000 })
+    const end = await examples.engine.waitFor(await examples.engine.enqueue(wordCount.with(payload)), {
+      timeoutMs: 60_000,
+    })
     if (end.state !== 'completed') throw new Error(JSON.stringify(end))
-    const { rows } = await engine.database.pool.query<{ parts: number }>(
-      `select child_count as parts from ${engine.database.tables.job} where id = $1`,
+    const { rows } = await examples.engine.database.pool.query<{ parts: number }>(
+      `select child_count as parts from ${examples.engine.database.tables.job} where id = $1`,
       [end.id],
     )
     return { ...end.result, parts: rows[0]!.parts }
@@ -106,15 +104,17 @@ describe('word-count', () => {
       wordCountPart.with({ path: file, from, to: from + 10 }, { key: String(from) }),
     )
     await truncate(file, 15)
-    const end = await engine.waitFor(await engine.enqueue(wordCount.with({ path: file }, { children: parts })))
+    const end = await examples.engine.waitFor(
+      await examples.engine.enqueue(wordCount.with({ path: file }, { children: parts })),
+    )
     expect(end).toMatchObject({ state: 'failed', errorCode: 'CHILD_FAILED', error: 'The part at byte 10 is failed.' })
   })
 
   test('says what is wrong with its payload, and with a path that is no file', async () => {
-    await expect(engine.enqueue(wordCount.with({ path: '', partBytes: 0 }))).rejects.toMatchObject({
+    await expect(examples.engine.enqueue(wordCount.with({ path: '', partBytes: 0 }))).rejects.toMatchObject({
       code: 'VALIDATION',
     })
-    const end = await engine.waitFor(await engine.enqueue(wordCount.with({ path: folder })))
+    const end = await examples.engine.waitFor(await examples.engine.enqueue(wordCount.with({ path: folder })))
     expect(end).toMatchObject({ state: 'failed', errorCode: 'VALIDATION' })
   })
 })
