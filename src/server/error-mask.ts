@@ -67,6 +67,8 @@ function explain(cause: unknown, located: GraphQLError | undefined): PublicError
       return { code: 'BAD_REQUEST', message, status: 400 }
     case 'FORBIDDEN':
       return { code, message, status: 403 }
+    case 'LIMIT_EXCEEDED':
+      return { code, message, status: 400 }
     case 'UNAVAILABLE':
       return { code, message, status: 503 }
     case 'NOT_FOUND':

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import {
   createServer as createHttpServer,
   type Server as HttpServer,
@@ -55,6 +56,8 @@ class Server implements ApiServer {
     if (!isLoopback(options.config.host)) throw new InsecureHostError(options.config.host)
     this.#options = options
     const { engine, logger } = options
+    // Each open subscription listens to it.
+    setMaxListeners(0, this.#closing.signal)
     const mask = createErrorMask(logger)
     this.#yoga = makeYoga({ engine, mask, closing: this.#closing.signal })
     this.#sockets = new GraphQLWebSockets({ yoga: this.#yoga, mask, logger })
@@ -92,7 +95,6 @@ class Server implements ApiServer {
   async #stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => this.#http.close(() => resolve()))
     this.#unused.destroy()
-    // Each open subscription listens to this signal.
     this.#closing.abort()
     const cut = setTimeout(() => {
       this.#sockets.terminate()
@@ -116,7 +118,17 @@ class Server implements ApiServer {
     else if (!namesLoopback(request.headers.host)) answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
     else if (this.#closing.signal.aborted) {
       answerError(response, 503, 'UNAVAILABLE', 'The server is stopping.', { connection: 'close' })
-    } else void this.#yoga(request, response)
+    } else void this.#graphql(request, response)
+  }
+
+  async #graphql(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await this.#yoga(request, response)
+    } catch (error) {
+      // Yoga answers its own errors: this one is of the connection.
+      this.#options.logger.debug({ err: error }, 'a request broke off')
+      response.destroy()
+    }
   }
 
   async #ready(response: ServerResponse): Promise<void> {

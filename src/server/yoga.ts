@@ -7,6 +7,7 @@ import { ANONYMOUS } from '../resolvers/viewer.ts'
 import { schema } from '../schema/index.ts'
 import type { ErrorMask } from './error-mask.ts'
 import { DEFAULT_QUERY, graphiqlPage } from './graphiql.ts'
+import { useParseLimits } from './parse-limits.ts'
 
 /** Where the API is. */
 export const GRAPHQL_PATH = '/graphql'
@@ -45,7 +46,11 @@ export function makeYoga({ engine, mask, closing }: YogaOptions): Yoga {
     // By POST, since subscriptions by GET would be refused like those of any page of another site.
     graphiql: { title: 'Coppice', defaultQuery: DEFAULT_QUERY, subscriptionsProtocol: 'SSE', method: 'POST' },
     renderGraphiQL: graphiqlPage,
-    plugins: [useCSRFPrevention({ requestHeaders: [CSRF_HEADER, 'x-graphql-yoga-csrf'] }), maskResults(mask)],
+    plugins: [
+      useCSRFPrevention({ requestHeaders: [CSRF_HEADER, 'x-graphql-yoga-csrf'] }),
+      useParseLimits(),
+      maskResults(mask),
+    ],
   })
 }
 

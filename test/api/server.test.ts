@@ -181,6 +181,29 @@ test('what is no GraphQL request is answered without a fault of ours', async () 
   expect(api.log).toEqual([])
 })
 
+test('documents that are too long or too deep to be parsed are refused on every transport', async () => {
+  const documents = [
+    '{a'.repeat(80_000),
+    `{ jobs(first: ${'['.repeat(100_000)}) }`,
+    `{ ${'viewer { name } '.repeat(2000)} }`,
+  ]
+  const socket = await api.socket()
+  for (const [index, query] of documents.entries()) {
+    expect((await api.run(query)).errors).toMatchObject([{ extensions: { code: 'LIMIT_EXCEEDED' } }])
+    socket.subscribe(`${index}`, query)
+    expect((await socket.frame(`${index}`, 'error')).payload).toMatchObject([
+      { extensions: { code: 'LIMIT_EXCEEDED' } },
+    ])
+  }
+  expect(socket.closed).toBeUndefined()
+  socket.close()
+  const nested = `${'['.repeat(50_000)}${']'.repeat(50_000)}`
+  const query = 'mutation ($p: JSON) { enqueueJob(input: { type: "a", payload: $p }) { __typename } }'
+  const answer = await post(`{"query":${JSON.stringify(query)},"variables":{"p":${nested}}}`)
+  expect(await answer.json()).toEqual({ data: { enqueueJob: { __typename: 'ValidationError' } } })
+  expect(api.log).toEqual([])
+})
+
 test('a host that other machines can reach is refused where no authentication is set up', async () => {
   for (const host of ['0.0.0.0', '::', '192.168.1.5', 'example.com', '']) {
     const made = createServer({ engine: api.engine, config: { host, port: 0 }, logger: silent() })

@@ -246,6 +246,27 @@ test('a client that leaves in the middle of subscribing leaves nothing behind', 
   await until(() => subscribers() === 0, { timeout: 5000, what: 'all freed' })
 })
 
+test('many subscriptions on many sockets: each gets each event, and nobody warns', async () => {
+  const warnings: Error[] = []
+  const onWarning = (warning: Error) => warnings.push(warning)
+  process.on('warning', onWarning)
+  const sockets = await Promise.all(Array.from({ length: 8 }, () => api.socket()))
+  for (const socket of sockets) for (let n = 0; n < 5; n++) socket.subscribe(`${n}`, EVENTS, { types: ['many'] })
+  const all = sockets.flatMap((socket) => Array.from({ length: 5 }, (_, n) => () => socket.next(`${n}`)))
+  await until(() => all.every((frames) => frames().length > 0), { what: 'all first frames' })
+  const ids: string[] = []
+  for (let n = 0; n < 5; n++) ids.push(`JB_${await enqueue('many')}`)
+  for (const frames of all) {
+    const seen = () =>
+      frames().flatMap((payload) => payload.data.jobEvents.events.map((e: { jobId: string }) => e.jobId))
+    await until(() => seen().length >= ids.length, { what: 'all events' })
+    expect(seen()).toEqual(ids)
+  }
+  process.off('warning', onWarning)
+  expect(warnings).toEqual([])
+  for (const socket of sockets) socket.close()
+})
+
 test('the graphql-ws client works as it is: queries, mutations, subscriptions', async () => {
   const client = createClient({ url: `${api.server.url.replace('http', 'ws')}/graphql`, webSocketImpl: WebSocket })
   const first = client.iterate<{ enqueueJob: { job: { id: string } } }>({
