@@ -22,7 +22,7 @@ export {
   type TypeSettings,
   type TypeTimeouts,
 } from './engine/define-job.ts'
-export type { ActorOptions, Engine, EngineFeed, SteerOptions } from './engine/engine.ts'
+export type { ActorOptions, Engine, EngineFeed, SteerOptions, SubtreeOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
   CursorExpiredError,

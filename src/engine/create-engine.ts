@@ -21,6 +21,7 @@ import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
+import { retryJob } from './reopen.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
 import { within } from './within.ts'
@@ -98,10 +99,7 @@ export function createEngine(options: EngineOptions): Engine {
   }
 
   const actorOf = (given: ActorOptions = {}) => ({ actor: given.actor ?? settings.actor })
-  const steering = ({ actor, reason }: SteerOptions = {}) => ({
-    ...actorOf({ ...(actor !== undefined && { actor }) }),
-    ...(reason !== undefined && { reason }),
-  })
+  const steering = <Options extends SteerOptions>(given?: Options) => ({ ...given, ...actorOf(given) })
 
   /** A verb on a subtree: parents that are to fail by it do so in transactions of their own. */
   async function subtreeVerb<T extends { failing: string[] }>(run: () => Promise<T>, actor: string): Promise<T> {
@@ -196,6 +194,7 @@ export function createEngine(options: EngineOptions): Engine {
     cancelJob: (id, given) => subtreeVerb(() => cancelJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
+    retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
     setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),

@@ -15,6 +15,12 @@ export interface SteerOptions {
   actor?: string
 }
 
+/** One job, or a whole subtree. */
+export interface SubtreeOptions extends SteerOptions {
+  /** Its descendants too, as far as they are in a state for it. */
+  descendants?: boolean
+}
+
 /** Who does it, for the audit trail. */
 export interface ActorOptions {
   /** Default: the engine's own. */
@@ -90,9 +96,23 @@ export interface Engine {
    */
   cancelJob(id: string, options?: SteerOptions): Promise<{ job: Job; cancelledDescendants: number }>
   /** Sets a job aside; a running one when its attempt ends in a retry or a wait. Throws as `cancelJob`. */
-  pauseJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  pauseJob(id: string, options?: SubtreeOptions): Promise<{ job: Job }>
   /** Lets a paused job go on. Throws as `cancelJob`, when it is not paused. */
-  resumeJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  resumeJob(id: string, options?: SubtreeOptions): Promise<{ job: Job }>
+  /**
+   * Runs a failed or cancelled job again, in the phase it ended in; one that ended while it waited waits again. Children
+   * that were cancelled with it are reopened.
+   *
+   * @param options.descendants reopen those that failed, too, at every depth.
+   * @param options.rerun run a completed job again.
+   * @throws {NotFoundError}
+   * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
+   * @throws {ParentGoneError} its parent has ended or was deleted: retry that
+   */
+  retryJob(
+    id: string,
+    options?: SubtreeOptions & { rerun?: boolean },
+  ): Promise<{ job: Job; reopenedDescendants: number }>
   /** Takes a job out of lists and out of its parent's child set; an active one is cancelled first. */
   archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
   /** Takes that back. Throws as `cancelJob`, when it is not archived. */

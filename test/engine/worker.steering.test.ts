@@ -134,4 +134,49 @@ describe('steering a job while it runs', () => {
     await engine.resumeJob(handle.id)
     expect(await engine.waitFor(handle, deadline)).toMatchObject({ result: 'resumed' })
   })
+
+  test('a failed job is retried by hand; a tree is paused and resumed as a whole', async () => {
+    let broken = true
+    const child = defineJob(
+      { type: named('child') },
+      {
+        maxRetries: 0,
+        run() {
+          if (broken) throw new Error('broken')
+          return 'mended'
+        },
+      },
+    )
+    const parent = defineJob(
+      { type: named('parent') },
+      {
+        ingest: (ctx) => ctx.spawn([child.with({}, { onChildFailure: 'fail_parent' })]),
+        async aggregate(ctx) {
+          for await (const one of ctx.children({ states: ['completed'] })) return one.result
+        },
+      },
+    )
+    const { engine } = await engineWith([child, parent])
+    const handle = await engine.enqueue(parent.with())
+    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'failed', errorCode: 'CHILD_FAILED' })
+    broken = false
+    await expect(engine.retryJob(randomUUID())).rejects.toMatchObject({ code: 'NOT_FOUND' })
+    expect(await engine.retryJob(handle.id, { descendants: true })).toMatchObject({ reopenedDescendants: 1 })
+    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'completed', result: 'mended' })
+
+    const later = { runAt: new Date(Date.now() + 3_600_000) }
+    const tree = await engine.enqueue(parent.with({}, { children: [child.with({}, later), child.with({}, later)] }))
+    const states = async () => {
+      const { rows } = await engines.database.pool.query(
+        `select state from ${engines.database.schema}.job where tree_id = $1 order by depth, id`,
+        [tree.id],
+      )
+      return rows.map((row) => row.state)
+    }
+    await engine.pauseJob(tree.id, { descendants: true })
+    expect(await states()).toEqual(['paused', 'paused', 'paused'])
+    await engine.resumeJob(tree.id, { descendants: true })
+    expect(await states()).toEqual(['waiting', 'queued', 'queued'])
+    await engine.cancelJob(tree.id)
+  })
 })
