@@ -4,6 +4,7 @@ import { setAssignee } from '../../src/engine/assignee.ts'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
 import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { settle } from '../../src/engine/settle.ts'
+import { spawnChildren } from '../../src/engine/spawn.ts'
 import { findViolations } from '../support/invariants.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
 
@@ -31,7 +32,7 @@ async function waitingParent(n: number, parent: object = {}, child: object = {})
 }
 
 describe('the parent wakes', () => {
-  it('when its only child completes, with receipt and event in one transaction', async () => {
+  it('when its only child completes: receipt and event in its transaction, nothing left to follow up (case 8)', async () => {
     const { id, held } = await waitingParent(1)
     expect(await v.row(id)).toMatchObject({ state: 'waiting', child_count: 1, open_children: 1, spawn_wave: 1 })
     const report = await v.complete(held[0]!)
@@ -120,6 +121,61 @@ describe('the parent wakes', () => {
     expect(report.woken).toEqual([grand])
     expect(await v.row(middle.id)).toMatchObject({ state: 'completed', open_children: 0 })
     await v.complete(await v.hold(grand!))
+  })
+})
+
+describe('children that end while their parent still runs', () => {
+  /** A parent that runs its ingest, and children given to it from outside meanwhile, claimed. */
+  async function runningParent(n: number) {
+    const [id] = await v.enqueue({ type: 'p' })
+    const parent = await v.hold(id!)
+    await spawnChildren(v.db, id!, await v.prepare(children(n)), { actor: 'test' })
+    const held = (await v.claim()).filter((job) => job.parentId === id)
+    return { id: id!, parent, held }
+  }
+
+  it('all of them, before it begins to wait: woken at once, once (case 10)', async () => {
+    const { id, parent, held } = await runningParent(3)
+    expect((await v.complete(...held)).woken).toEqual([])
+    expect((await v.spawn(parent, [])).woken).toEqual([id])
+    expect(await v.row(id)).toMatchObject({ state: 'queued', phase: 'aggregate', wave: 1 })
+    await v.complete(await v.hold(id))
+  })
+
+  it('the last one at the very moment that it begins to wait: woken once, whoever comes first (case 11)', async () => {
+    for (const first of ['child', 'parent'] as const) {
+      const { id, parent, held } = await runningParent(1)
+      // Both must have the parent's row, which another holds until both wait for it, in this order.
+      const client = await v.test.pool.connect()
+      await client.query('begin')
+      await client.query('select 1 from coppice.job where id = $1 for update', [id])
+      const waiters = async (n: number) => {
+        const blocked = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+        await expect.poll(async () => (await v.test.pool.query(blocked)).rowCount).toBe(n)
+      }
+      const acts = { child: () => v.complete(held[0]!), parent: () => v.spawn(parent, []) }
+      const one = acts[first]()
+      await waiters(1)
+      const other = acts[first === 'child' ? 'parent' : 'child']()
+      await waiters(2)
+      await client.query('rollback')
+      client.release()
+      const reports = await Promise.all([one, other])
+      expect(
+        reports.flatMap((report) => report.woken),
+        first,
+      ).toEqual([id])
+      expect(await v.row(id)).toMatchObject({ state: 'queued', wave: 1, open_children: 0 })
+      await v.complete(await v.hold(id))
+    }
+  })
+
+  it('do not end it: where it would complete without having spawned, it waits for them', async () => {
+    const { id, parent, held } = await runningParent(1)
+    await v.end(parent, { kind: 'completed', result: 'early' })
+    expect(await v.row(id)).toMatchObject({ state: 'waiting', open_children: 1 })
+    expect((await v.complete(held[0]!)).woken).toEqual([id])
+    await v.complete(await v.hold(id))
   })
 })
 

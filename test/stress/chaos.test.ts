@@ -33,6 +33,8 @@ it(
       'unarchive',
       'spawn from outside',
       'recover',
+      'retry',
+      'rerun',
     ]) {
       expect(counts[verb], verb).toBeGreaterThan(0)
     }
