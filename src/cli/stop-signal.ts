@@ -1,8 +1,11 @@
 /** npm passes on a Ctrl-C that the terminal has sent to its child as well: two signals for one key. In milliseconds. */
 const ECHO_MS = 300
 
+/** How often to look whether the shell that npm runs a script in is still there. In milliseconds. */
+const PARENT_MS = 500
+
 /**
- * Waits for SIGINT or SIGTERM. A second signal ends the process at once, with exit code 130.
+ * Waits for SIGINT or SIGTERM, or the end of the npm that has started this. A second signal ends the process at once, with exit code 130.
  *
  * @returns the signal; and `release`, after which signals act as usual.
  */
@@ -16,7 +19,25 @@ export function onStopSignal(): { signal: Promise<NodeJS.Signals>; release: () =
     else if (now - first > ECHO_MS) process.exit(130)
   }
   process.on('SIGINT', listener).on('SIGTERM', listener)
-  return { signal: promise, release: () => process.off('SIGINT', listener).off('SIGTERM', listener) }
+  const watch = watchParent(() => resolve('SIGTERM'))
+  const release = () => {
+    clearInterval(watch)
+    process.off('SIGINT', listener).off('SIGTERM', listener)
+  }
+  return { signal: promise, release }
+}
+
+/**
+ * A SIGTERM to `npm start` ends npm and the shell that it runs the script in, but that shell does not pass it on: the
+ * program itself would go on, with nobody knowing. So the end of that shell counts as the signal.
+ */
+function watchParent(onGone: () => void): NodeJS.Timeout | undefined {
+  if (process.env.npm_lifecycle_event === undefined) return undefined
+  const parent = process.ppid
+  const timer = setInterval(() => {
+    if (process.ppid !== parent) onGone()
+  }, PARENT_MS)
+  return timer.unref()
 }
 
 function withResolvers<T>(): { promise: Promise<T>; resolve: (value: T) => void } {

@@ -1,10 +1,11 @@
+import { spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { until } from '../support/until.ts'
-import { coppice, coppiceHere, type Ended, envOf, killAll, type Running, start } from './run.ts'
+import { coppice, coppiceHere, type Ended, envOf, killAll, ROOT, type Running, start } from './run.ts'
 
 const JOBS = ['--jobs', 'examples/index.ts']
 
@@ -79,6 +80,23 @@ describe('commands', { timeout: 180_000 }, () => {
     await expect(fetch(`${url}/readyz`)).rejects.toThrow()
     const { rows } = await database.pool.query(`select 1 from ${database.schema}.worker where dead_at is null`)
     expect(rows).toEqual([])
+  })
+
+  test('npm start ends with npm, whatever the shell in between does', async () => {
+    const npm = spawn('npm', ['start', '--', '--port', '0'], { cwd: ROOT, env: { ...process.env, ...envOf(database) } })
+    let said = ''
+    npm.stdout.on('data', (chunk) => {
+      said += chunk
+    })
+    await until(() => said.includes('Ctrl-C'), { timeout: 45_000, what: 'npm start to serve' })
+    const { rows } = await database.pool.query<{ pid: number }>(
+      `select pid from ${database.schema}.worker where dead_at is null`,
+    )
+    npm.kill('SIGTERM')
+    for (const { pid } of rows) await until(() => !isAlive(pid), { timeout: 20_000, what: `process ${pid} to end` })
+    expect(rows).toHaveLength(1)
+    const left = await database.pool.query(`select 1 from ${database.schema}.worker where dead_at is null`)
+    expect(left.rows).toEqual([])
   })
 
   test('serve --no-worker serves and runs nothing; work runs and serves nothing', async () => {
@@ -271,3 +289,11 @@ describe('commands', { timeout: 180_000 }, () => {
     expect(alone.stdout).toMatch(/✔ noop completed\n$/)
   })
 })
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
