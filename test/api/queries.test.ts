@@ -352,6 +352,8 @@ test('events are pulled page by page, and an expired cursor says so', async () =
   expect(new Set(seen).size).toBe(5)
 
   const { rows } = await api.test.pool.query('select floor::text from coppice.feed_floor')
+  // A transaction after the cursor's snapshot, and retention up to there.
+  await api.test.pool.query('select pg_current_xact_id()')
   await api.test.pool.query(`update coppice.feed_floor set floor = pg_snapshot_xmax(pg_current_snapshot())`)
   try {
     const { events } = await api.ask(QUERY, { types: [tag], after })
