@@ -31,6 +31,7 @@ export interface BellConnection {
 }
 
 const APPLICATION = 'coppice doorbell'
+const TEST_APPLICATION = 'coppice doorbell test'
 /** Payload of a test; a ring has none. */
 const TEST_PREFIX = 'test:'
 const KEEPALIVE_MS = 5_000
@@ -40,7 +41,7 @@ const FAREWELL_MS = 500
 /** Connects, and listens if it is to: when it returns, LISTEN is in force. */
 export async function openBellConnection(options: BellConnectionOptions): Promise<BellConnection> {
   const { channel, listen, heartbeatMs, onRing } = options
-  const { client, socket } = clientOf(options)
+  const { client, socket } = clientOf(options, APPLICATION)
   const notify = `notify ${pg.escapeIdentifier(channel)}`
   const tests = new Map<string, () => void>()
   let pid = 0
@@ -119,7 +120,7 @@ export async function openBellConnection(options: BellConnectionOptions): Promis
 }
 
 async function notifyFromElsewhere(options: BellConnectionOptions, payload: string): Promise<void> {
-  const { client, socket } = clientOf(options)
+  const { client, socket } = clientOf(options, TEST_APPLICATION)
   client.on('error', () => {})
   try {
     await client.connect()
@@ -129,12 +130,12 @@ async function notifyFromElsewhere(options: BellConnectionOptions, payload: stri
   }
 }
 
-function clientOf({ connectionString, deadlineMs }: BellConnectionOptions) {
+function clientOf({ connectionString, deadlineMs }: BellConnectionOptions, application: string) {
   const socket = new net.Socket()
   const client = new pg.Client({
     connectionString,
     stream: () => socket,
-    application_name: APPLICATION,
+    application_name: application,
     connectionTimeoutMillis: deadlineMs,
     query_timeout: deadlineMs,
     keepAlive: true,

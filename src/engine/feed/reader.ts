@@ -118,7 +118,7 @@ export function createFeedReader(db: Database): FeedReader {
       ...filter.parameters,
     ]
     const row = await (window === undefined
-      ? read<PageRow>(readWindow, parameters, deadlineMs)
+      ? read<PageRow>(readWindow, [...parameters, from.xip.map(String)], deadlineMs)
       : read<PageRow>(readRest, [...parameters, window.lastId], deadlineMs))
     assertAlive(cursor, row)
 
