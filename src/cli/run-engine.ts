@@ -33,7 +33,7 @@ export async function runEngine(options: RunOptions, onStarted: (url: string | u
   try {
     const installation = await openInstallation(config, logger)
     undo.push(() => installation.close())
-    const { connectionString } = installation
+    const { directConnectionString: connectionString } = installation
     // Before anybody can ask the API for what is in the tables.
     await migrate({
       connectionString,

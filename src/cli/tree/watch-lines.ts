@@ -1,3 +1,4 @@
+import { isConnectionError } from '../../db/connection-errors.ts'
 import type { FeedBatch } from '../../engine/feed/batch.ts'
 import type { JobEvent } from '../../engine/feed/event.ts'
 import { isTerminal, type TerminalState } from '../../engine/states.ts'
@@ -67,7 +68,12 @@ async function rememberNames(source: TreeSource, names: Map<string, string>, { e
   const unknown = new Set(events.map(({ jobId }) => jobId).filter((id) => !names.has(id)))
   if (unknown.size === 0) return
   if (names.size > MOST_NAMES) names.clear()
-  for (const [id, name] of await source.names([...unknown])) names.set(id, name)
+  try {
+    for (const [id, name] of await source.names([...unknown])) names.set(id, name)
+  } catch (error) {
+    // Events go on without; the feed waits until the database is back.
+    if (!isConnectionError(error)) throw error
+  }
 }
 
 /** An event in one line: when, which job, what. */
