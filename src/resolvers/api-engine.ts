@@ -12,6 +12,7 @@ export type ApiEngine = Pick<
   | 'cancelJob'
   | 'pauseJob'
   | 'resumeJob'
+  | 'retryJob'
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'

@@ -16,12 +16,25 @@ export interface VerbInput {
   reason?: string | null | undefined
 }
 
+/** Input of a verb that takes descendants too. */
+export interface SubtreeInput extends VerbInput {
+  descendants: boolean
+}
+
+/** Input of retryJob. */
+export interface RetryInput extends SubtreeInput {
+  rerun: boolean
+}
+
 /** A verb on one job as a resolver: authorise, call, forget what was read before. */
-function verb<Result>(role: Role, call: (engine: ApiEngine, id: string, options: SteerOptions) => Promise<Result>) {
-  return async (_root: unknown, { input }: { input: VerbInput }, context: Context, info: Info): Promise<Result> => {
+function verb<Result, Input extends VerbInput = VerbInput>(
+  role: Role,
+  call: (engine: ApiEngine, id: string, options: SteerOptions, input: Input) => Promise<Result>,
+) {
+  return async (_root: unknown, { input }: { input: Input }, context: Context, info: Info): Promise<Result> => {
     authorise(context, role)
     const options = { actor: context.viewer.name, ...(input.reason != null && { reason: input.reason }) }
-    const result = await call(context.engine, jobIdArg(input.id), options).catch((error: unknown) => {
+    const result = await call(context.engine, jobIdArg(input.id), options, input).catch((error: unknown) => {
       // Answered with the id as it was given.
       throw error instanceof NotFoundError ? new NotFoundError(input.id) : error
     })
@@ -45,10 +58,20 @@ export const cancelJob = verb<{ job: Job; cancelledDescendants: number }>('opera
 )
 
 /** Sets a job aside. */
-export const pauseJob = verb<{ job: Job }>('operator', (engine, id, options) => engine.pauseJob(id, options))
+export const pauseJob = verb<{ job: Job }, SubtreeInput>('operator', (engine, id, options, { descendants }) =>
+  engine.pauseJob(id, { ...options, descendants }),
+)
 
 /** Lets a paused job go on. */
-export const resumeJob = verb<{ job: Job }>('operator', (engine, id, options) => engine.resumeJob(id, options))
+export const resumeJob = verb<{ job: Job }, SubtreeInput>('operator', (engine, id, options, { descendants }) =>
+  engine.resumeJob(id, { ...options, descendants }),
+)
+
+/** Runs a failed or cancelled job again. */
+export const retryJob = verb<{ job: Job; reopenedDescendants: number }, RetryInput>(
+  'operator',
+  (engine, id, options, { descendants, rerun }) => engine.retryJob(id, { ...options, descendants, rerun }),
+)
 
 /** Takes a job out of lists and out of its parent's child set. */
 export const archiveJob = verb<{ job: Job }>('operator', (engine, id, options) => engine.archiveJob(id, options))

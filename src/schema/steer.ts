@@ -1,7 +1,16 @@
 import type { Assignee as EngineAssignee } from '../engine/assignee.ts'
-import { InvalidStateError, NotFoundError, ValidationError } from '../engine/errors.ts'
+import { InvalidStateError, NotFoundError, ParentGoneError, ValidationError } from '../engine/errors.ts'
 import type { Job as EngineJob } from '../engine/job.ts'
-import { archiveJob, cancelJob, deleteJob, pauseJob, resumeJob, setAssignee, unarchiveJob } from '../resolvers/steer.ts'
+import {
+  archiveJob,
+  cancelJob,
+  deleteJob,
+  pauseJob,
+  resumeJob,
+  retryJob,
+  setAssignee,
+  unarchiveJob,
+} from '../resolvers/steer.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
 import { AssigneeStatus } from './enums.ts'
@@ -19,6 +28,18 @@ function verbInput(name: string, reason = 'Why, for the audit trail.') {
   })
 }
 
+/** The input of a verb that takes descendants too. */
+function subtreeInput(name: string, descendants: string) {
+  return builder.inputType(`${name}Input`, {
+    description: `Input of ${name.charAt(0).toLowerCase()}${name.slice(1)}.`,
+    fields: (t) => ({
+      id: t.id({ required: true, description: 'Which job.' }),
+      descendants: t.boolean({ required: true, defaultValue: false, description: descendants }),
+      reason: t.string({ description: 'Why, for the audit trail.' }),
+    }),
+  })
+}
+
 /** The success of a verb that answers with the job as it is afterwards. */
 function jobSuccess(name: string, description: string) {
   return builder.objectRef<{ job: EngineJob }>(`${name}Success`).implement({
@@ -29,10 +50,35 @@ function jobSuccess(name: string, description: string) {
 
 const DeleteJobInput = verbInput('DeleteJob')
 const CancelJobInput = verbInput('CancelJob', 'Why; becomes cancelReason.')
-const PauseJobInput = verbInput('PauseJob')
-const ResumeJobInput = verbInput('ResumeJob')
+const PauseJobInput = subtreeInput('PauseJob', 'Its active descendants too.')
+const ResumeJobInput = subtreeInput('ResumeJob', 'Its paused descendants too.')
 const ArchiveJobInput = verbInput('ArchiveJob')
 const UnarchiveJobInput = verbInput('UnarchiveJob')
+
+const RetryJobInput = builder.inputType('RetryJobInput', {
+  description: 'Input of retryJob.',
+  fields: (t) => ({
+    id: t.id({ required: true, description: 'Which job: FAILED or CANCELLED; with `rerun` also COMPLETED.' }),
+    descendants: t.boolean({
+      required: true,
+      defaultValue: false,
+      description:
+        'Reopen descendants that failed or were cancelled with a parent; it waits for them, then a new wave aggregates.',
+    }),
+    rerun: t.boolean({ required: true, defaultValue: false, description: 'Run it again although it completed.' }),
+    reason: t.string({ description: 'Why, for the audit trail.' }),
+  }),
+})
+
+const RetryJobSuccess = builder
+  .objectRef<{ job: EngineJob; reopenedDescendants: number }>('RetryJobSuccess')
+  .implement({
+    description: 'The job is open again.',
+    fields: (t) => ({
+      job: t.expose('job', { type: Job, description: 'The job.' }),
+      reopenedDescendants: t.exposeInt('reopenedDescendants', { description: 'Descendants opened with it.' }),
+    }),
+  })
 
 const SetAssigneeInput = builder.inputType('SetAssigneeInput', {
   description: 'Input of setAssignee.',
@@ -112,6 +158,13 @@ builder.mutationFields((t) => ({
     errors: { types: REFUSALS, union: { description: 'Answer of resumeJob.' } },
     args: { input: t.arg({ type: ResumeJobInput, required: true, description: 'Which.' }) },
     resolve: resumeJob,
+  }),
+  retryJob: t.field({
+    type: RetryJobSuccess,
+    description: 'Run a failed or cancelled job again, in the phase it failed in.',
+    errors: { types: [...REFUSALS, ParentGoneError], union: { description: 'Answer of retryJob.' } },
+    args: { input: t.arg({ type: RetryJobInput, required: true, description: 'Which.' }) },
+    resolve: retryJob,
   }),
   archiveJob: t.field({
     type: ArchiveJobSuccess,

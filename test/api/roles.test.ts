@@ -29,6 +29,7 @@ const VERBS = (id: string): [string, Role][] => [
   [`mutation { cancelJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { pauseJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { resumeJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
+  [`mutation { retryJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { archiveJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { unarchiveJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { deleteJob(input: { id: "${id}" }) { __typename } }`, 'admin'],

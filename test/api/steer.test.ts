@@ -107,6 +107,65 @@ test('pause, resume, archive and unarchive answer with the job, or with what for
   }
 })
 
+test('pause and resume take a whole tree on demand', async () => {
+  const id = await enqueue()
+  const states = async () => {
+    const { jobTree } = await api.ask('query ($id: ID!) { jobTree(id: $id) { counts { queued waiting paused } } }', {
+      id,
+    })
+    return jobTree.counts
+  }
+  const set = async (name: string, descendants: boolean) => {
+    const Name = name.charAt(0).toUpperCase() + name.slice(1)
+    await api.ask(
+      `mutation ($input: ${Name}Input!) { ${name}(input: $input) { ... on ${Name}Success { job { id } } ... on Error { message } } }`,
+      { input: { id, descendants } },
+    )
+  }
+  expect(await states()).toEqual({ queued: 2, waiting: 2, paused: 0 })
+  await set('pauseJob', true)
+  expect(await states()).toEqual({ queued: 0, waiting: 0, paused: 4 })
+  await set('resumeJob', false)
+  expect(await states()).toEqual({ queued: 0, waiting: 1, paused: 3 })
+  await set('resumeJob', true)
+  expect(await states()).toEqual({ queued: 2, waiting: 2, paused: 0 })
+})
+
+test('retryJob opens a job again, with its descendants on demand, or says what forbids it', async () => {
+  const RETRY = `mutation ($input: RetryJobInput!) {
+    retryJob(input: $input) {
+      __typename
+      ... on RetryJobSuccess { job { id state } reopenedDescendants }
+      ... on NotFoundError { id }
+      ... on InvalidStateError { job { id state } }
+      ... on ParentGoneError { parent { id state } }
+      ... on Error { code message }
+    }
+  }`
+  const retry = async (input: Record<string, unknown>) => (await api.ask(RETRY, { input })).retryJob
+  const id = await enqueue()
+  expect(await retry({ id })).toMatchObject({ __typename: 'InvalidStateError', job: { id, state: 'WAITING' } })
+  await cancelJob(id)
+  const { job } = await api.ask('query ($id: ID!) { job(id: $id) { children { nodes { id } } } }', { id })
+  const child = job.children.nodes[0].id as string
+  expect(await retry({ id: child })).toMatchObject({
+    __typename: 'ParentGoneError',
+    code: 'PARENT_GONE',
+    parent: { id, state: 'CANCELLED' },
+  })
+  expect(await retry({ id, descendants: true, reason: 'by mistake' })).toMatchObject({
+    job: { id, state: 'WAITING' },
+    reopenedDescendants: 3,
+  })
+  expect(await lastEvent(id)).toMatchObject({ to: 'WAITING', actor: 'anonymous', reason: 'by mistake' })
+  expect(await retry({ id: NOBODY })).toMatchObject({ __typename: 'NotFoundError', id: NOBODY })
+
+  const done = await enqueue({ type: 'done' })
+  await api.test.pool.query(`update coppice.job set state = 'completed' where id = $1`, [done.slice(3)])
+  expect(await retry({ id: done })).toMatchObject({ __typename: 'InvalidStateError', job: { state: 'COMPLETED' } })
+  expect(await retry({ id: done, rerun: true })).toMatchObject({ job: { state: 'QUEUED' }, reopenedDescendants: 0 })
+})
+
 test('setAssignee makes an assignee, and its activation wakes the parents it held back', async () => {
   const SET = `mutation ($id: ID!, $status: AssigneeStatus!) {
     setAssignee(input: { id: $id, status: $status }) {
