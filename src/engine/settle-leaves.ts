@@ -47,7 +47,8 @@ interface ParentRow extends ChangedRow {
 // Lock order: tree locks (tried once a job: those held already cost nothing), the jobs' own rows, their parents by
 // (depth desc, id). `child_count = 0` keeps movers and parents disjoint: no row is written twice. One decrement a parent,
 // whatever the number of its children here. A waiting parent that reaches zero is left to the second statement, which
-// writes it once.
+// writes it once. The own rows are locked one by one through the primary key: joined as sets, the planner, which guesses
+// that hardly any job is running, compares every move with every running job (500 ms a batch instead of 20).
 const settleBatch = statement<ItemRow | ParentRow>(
   'settle.leaves',
   (t) => `
@@ -56,6 +57,13 @@ const settleBatch = statement<ItemRow | ParentRow>(
       $11::float8[], $12::int[], $13::text[], $14::text[])
       as m(bucket, id, claim_token, "to", result, error, error_code, error_stack, delay, spend, reason, detail)
     where pg_try_advisory_xact_lock_shared($1, m.bucket)
+  ),
+  held as materialized (
+    select m.* from move m
+    cross join lateral (
+      select from ${t.job} j
+      where j.id = m.id and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
+      for no key update) row
   ),
   done as (
     update ${t.job} j
@@ -71,9 +79,7 @@ const settleBatch = statement<ItemRow | ParentRow>(
       completion_epoch = j.completion_epoch + (m."to" in (${TERMINAL_SQL}))::int,
       finished_at = case when m."to" in (${TERMINAL_SQL}) then now() end,
       version = j.version + 1, updated_at = now()
-    from move m
-    where j.id = any($4::uuid[]) and j.id = m.id
-      and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
+    from held m where j.id = m.id
     returning j.id, j.tree_id, j.parent_id, j.type, j.state, j.phase, j.wave, j.attempt, j.version, j.archived_at,
       j.on_child_failure, m.reason, m.detail
   ),
