@@ -72,7 +72,8 @@ const pageSql = (t: TableNames, page: string, counts: string) => `
  * What is new lies above xmax or is of a transaction that was open then ($12, the list of $1): however long one stays
  * open, and however many events there are in between, only these are looked at. Of each open transaction a page is
  * enough. All conditions on xid are ranges bounded on both sides, which are guessed to be small: one bound is guessed to
- * be a third of the log, and an equality lets the planner walk the primary key instead.
+ * be a third of the log, and an equality lets the planner walk the primary key instead. "limit 1" keeps the lookups of the
+ * page's rows from becoming a hash join with the whole log.
  */
 export const readWindow = statement<PageRow>('feed.window', (t) =>
   pageSql(
@@ -89,7 +90,7 @@ export const readWindow = statement<PageRow>('feed.window', (t) =>
     page as materialized (
       select id from fresh where $2::pg_snapshot is null or pg_visible_in_snapshot(xid, $2::pg_snapshot)
       order by id limit $4::int)`,
-    `page join ${t.jobEvent} e using (id) where true`,
+    `page, lateral (select * from ${t.jobEvent} where id = page.id limit 1) e where true`,
   ),
 )
 
