@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { coppice, coppiceHere, envOf } from './run.ts'
 
-describe('a command that cannot be carried out says why, without a stack', () => {
+describe('a command that cannot be carried out says why, without a stack', { timeout: 120_000 }, () => {
   let database: TestDatabase
   let newer: TestDatabase
   let folder: string

@@ -38,7 +38,7 @@ function recordingScreen(size: Size): Screen & { frames: string[][]; resize(size
   }
 }
 
-describe('watchScreen', () => {
+describe('watchScreen', { timeout: 120_000 }, () => {
   const open: { close(): Promise<void> }[] = []
   afterEach(async () => {
     for (const one of open.splice(0).reverse()) await one.close()

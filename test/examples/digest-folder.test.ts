@@ -13,7 +13,7 @@ import { useExamples } from './use-examples.ts'
 
 const packages = fileURLToPath(new URL('../../node_modules', import.meta.url))
 
-describe('digest-folder', () => {
+describe('digest-folder', { timeout: 180_000 }, () => {
   const examples = useExamples()
   let folder: string
 
@@ -27,7 +27,7 @@ describe('digest-folder', () => {
 
   async function digest(target: string): Promise<Figures> {
     const handle = await examples.engine.enqueue(digestFolder.with({ path: target }))
-    const end = await examples.engine.waitFor(handle, { timeoutMs: 120_000 })
+    const end = await examples.engine.waitFor(handle, { timeoutMs: 170_000 })
     if (end.state !== 'completed') throw new Error(JSON.stringify(end))
     return end.result
   }
@@ -40,12 +40,12 @@ describe('digest-folder', () => {
 
   test('agrees with another tool on thousands of files in hundreds of folders', async () => {
     const copy = await make('packages')
-    for (const name of ['@graphql-tools', '@pothos', 'kysely', 'zod']) {
+    for (const name of ['@graphql-tools', 'kysely']) {
       await cp(path.join(packages, name), path.join(copy, name), { recursive: true })
     }
     const figures = await digest(copy)
     expect(figures).toEqual(await figuresOf(copy))
-    expect(figures.files).toBeGreaterThan(3000)
+    expect(figures.files).toBeGreaterThan(2000)
     expect(String(figures.files)).toBe(await shell('find . -type f | wc -l', copy))
     expect(String(figures.bytes)).toBe(await shell('cat $(find . -type f) | wc -c', copy))
   })
@@ -176,7 +176,7 @@ describe('digest-folder', () => {
     const figures = await digest(wide)
     expect(figures).toEqual(await figuresOf(wide))
     expect(figures.files).toBe(20_000)
-  }, 180_000)
+  })
 })
 
 /** Root may read everything: runs as nobody for a while. Anybody else stays who they are. */

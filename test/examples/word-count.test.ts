@@ -33,7 +33,7 @@ async function countsOf(file: string, top: number): Promise<{ words: number; top
   return JSON.parse(stdout)
 }
 
-describe('word-count', () => {
+describe('word-count', { timeout: 180_000 }, () => {
   const examples = useExamples()
   let folder: string
 
@@ -46,7 +46,7 @@ describe('word-count', () => {
 
   async function count(payload: Parameters<typeof wordCount.with>[0]) {
     const end = await examples.engine.waitFor(await examples.engine.enqueue(wordCount.with(payload)), {
-      timeoutMs: 60_000,
+      timeoutMs: 170_000,
     })
     if (end.state !== 'completed') throw new Error(JSON.stringify(end))
     const { rows } = await examples.engine.database.pool.query<{ parts: number }>(
