@@ -38,6 +38,9 @@ function recordingScreen(size: Size): Screen & { frames: string[][]; resize(size
   }
 }
 
+/** A busy machine may take its time. */
+const soon = (condition: () => unknown) => until(condition, { timeout: 45_000 })
+
 describe('watchScreen', { timeout: 120_000 }, () => {
   const open: { close(): Promise<void> }[] = []
   afterEach(async () => {
@@ -85,11 +88,11 @@ describe('watchScreen', { timeout: 120_000 }, () => {
     const root = await worker.engine.enqueue({ type: 'gated', key: 'top', children: [child('a'), child('b')] })
     const { screen, end } = await watching(worker, root.id, { columns: 100, rows: 20 })
     const last = () => screen.frames.at(-1) ?? []
-    await until(() => last().includes('├─ ▶ gated a running ██░░░░░░░░ 1/4 quarter'))
+    await soon(() => last().includes('├─ ▶ gated a running ██░░░░░░░░ 1/4 quarter'))
     expect(last()[1]).toBe('◌ gated top waiting ░░░░░░░░░░ 0/2')
 
     gates.get('a')!.open()
-    await until(() => last().includes('├─ ✔ gated a completed'))
+    await soon(() => last().includes('├─ ✔ gated a completed'))
     expect(last()).toContain('◌ gated top waiting █████░░░░░ 1/2')
     gates.get('b')!.open()
     expect((await end)?.root.state).toBe('completed')
@@ -108,7 +111,7 @@ describe('watchScreen', { timeout: 120_000 }, () => {
     const worker = await engineOf({ jobs: [job] })
     const root = await worker.engine.enqueue({ type: 'gated', children })
     const { screen, stopping, end } = await watching(worker, root.id, { columns: 70, rows: 10 })
-    await until(() => screen.frames.at(-1)?.includes('├─ ▶ gated slow running ██░░░░░░░░ 1/4 quarter'))
+    await soon(() => screen.frames.at(-1)?.includes('├─ ▶ gated slow running ██░░░░░░░░ 1/4 quarter'))
     expect(screen.frames.at(-1)!.slice(1)).toEqual([
       '◌ gated waiting ░░░░░░░░░░ 0/1,500',
       '├─ ▶ gated slow running ██░░░░░░░░ 1/4 quarter',
@@ -156,7 +159,7 @@ describe('watchScreen', { timeout: 120_000 }, () => {
     const worker = await engineOf({ start: false })
     const root = await worker.engine.enqueue({ type: 'nobody' })
     const { screen, end } = await watching(worker, root.id, { columns: 80, rows: 5 })
-    await until(() => screen.frames.length > 0)
+    await soon(() => screen.frames.length > 0)
     await worker.engine.deleteJob(root.id)
     expect(await end).toBeUndefined()
     expect(screen.frames.at(-1)).toEqual(['The root of this tree has been deleted.'])
@@ -169,13 +172,13 @@ describe('watchScreen', { timeout: 120_000 }, () => {
     open.push(link)
     const { screen, stopping, end } = await watching(worker, root.id, { columns: 80, rows: 5 }, link.url)
     const last = () => screen.frames.at(-1) ?? []
-    await until(() => last().includes('· nobody k queued'))
+    await soon(() => last().includes('· nobody k queued'))
     await link.cut()
-    await until(() => last().includes('The database cannot be reached; trying again.'), { timeout: 30_000 })
+    await soon(() => last().includes('The database cannot be reached; trying again.'))
     expect(last()).toContain('· nobody k queued')
     await link.mend()
     await worker.engine.pauseJob(root.id)
-    await until(() => last().includes('‖ nobody k paused'), { timeout: 30_000 })
+    await soon(() => last().includes('‖ nobody k paused'))
     expect(last().join()).not.toContain('cannot be reached')
     stopping.abort()
     expect((await end)?.root.state).toBe('paused')
