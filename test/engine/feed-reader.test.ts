@@ -286,10 +286,12 @@ describe('cursors that have expired', () => {
   test('below the floor: refused; at the floor: read', async () => {
     const { cursor } = await reader.present()
     await writeEvents(database.pool, 3)
+    const { lastId } = await reader.present()
+    const { rows: written } = await database.pool.query('select xid from coppice.job_event where id = $1', [lastId])
     // Transactions in other databases of the server hold xmin back for a while.
     const young = await until(async () => {
       const present = await reader.present()
-      return present.cursor.from.xmin > cursor.from.xmin && present.cursor
+      return present.cursor.from.xmin > BigInt(written[0].xid) && present.cursor
     })
     const { rows } = await database.pool.query('select floor from coppice.feed_floor')
     try {
