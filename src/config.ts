@@ -92,7 +92,7 @@ export const settings = [
     env: 'HOST',
     flag: '--host',
     placeholder: 'ADDRESS',
-    description: 'address to listen on; 0.0.0.0 or :: for all of the machine',
+    description: 'address to listen on; a loopback address while no authentication is set up',
     expected: 'an IP address or a host name',
     default: '127.0.0.1',
     parser: text.regex(/^[a-z0-9.:_-]+$/i),

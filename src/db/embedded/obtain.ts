@@ -71,7 +71,10 @@ async function findServer(home: Home): Promise<Attachment | 'wait' | 'none'> {
       const { client } = answer
       const gone = new Promise<void>((resolve) => client.once('end', () => resolve()))
       letGo(client)
-      const release = async () => void (await client.end().catch(() => {}))
+      const release = async () => {
+        holdOn(client)
+        await client.end().catch(() => {})
+      }
       return { joined: true, port: file.port, pid: file.pid, gone, release, crash: release }
     }
     // Its process is gone and the supervisor is about to end it.
@@ -168,6 +171,12 @@ function letGo(client: pg.Client): void {
   // Missing from the types of pg, present since 8.0.
   const { unref } = client as pg.Client & { unref(): void }
   unref.call(client)
+}
+
+/** Its end is waited for: Node must not take that for nothing left to do. */
+function holdOn(client: pg.Client): void {
+  const { ref } = client as pg.Client & { ref(): void }
+  ref.call(client)
 }
 
 function isAlive(pid: number): boolean {
