@@ -35,7 +35,10 @@ export function limitedJobs(pool: pg.Pool): AnyDefinition[] {
     maxRetries: 20,
     async run(ctx: { payload: z.output<typeof payload>; attempt: number }) {
       const { user, failures } = ctx.payload
-      const { rows } = await pool.query('insert into watch (type, key) values ($1, $2) returning ctid', [type, key(user)])
+      const { rows } = await pool.query('insert into watch (type, key) values ($1, $2) returning ctid', [
+        type,
+        key(user),
+      ])
       await sleep(2 + Math.random() * 6)
       await pool.query('update watch set ended = clock_timestamp() where ctid = $1', [rows[0].ctid])
       if (ctx.attempt <= failures) throw new Error('not yet')
@@ -45,6 +48,9 @@ export function limitedJobs(pool: pg.Pool): AnyDefinition[] {
   return [
     defineJob(perUser, { ...source('per-user', (user) => user), concurrency: { limit: 3, key: byUser } }),
     defineJob(single, { ...source('single', () => ''), concurrency: { limit: 1 } }),
-    defineJob(unlimited, source('unlimited', () => '')),
+    defineJob(
+      unlimited,
+      source('unlimited', () => ''),
+    ),
   ]
 }

@@ -14,7 +14,7 @@ const engine = createEngine({
   concurrency: 12,
   poll: '200ms',
   migrate: false,
-  logger: pino({ level: 'warn' }, pino.destination(2)),
+  logger: pino({ level: 'error' }, pino.destination(2)),
 })
 engine.on('fatal', () => process.exit(1))
 await engine.start()
