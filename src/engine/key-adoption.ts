@@ -150,17 +150,18 @@ const nextJobs = statement<QueuedRow>(
   from page where concurrency_key is null or n = $7`,
 )
 
-// Not a move: no event, and so no new version. Takes no tree lock and skips rows that others hold, like a claim.
+// Not a move: no event, and so no new version. Takes no tree lock and skips rows that others hold, like a claim. Rows are
+// locked one by one through the primary key, as in a claim.
 const giveKeys = statement(
   'adopt.give-keys',
   (t) => `
   with locked as materialized (
-    select j.id, given.key from unnest($1::uuid[], $2::text[]) given(id, key)
-    join ${t.job} j on j.id = given.id
-    where ${READY} and j.concurrency_key is null
-    order by j.depth desc, j.id
-    for no key update of j skip locked
+    select l.id, given.key from unnest($1::uuid[], $2::text[]) given(id, key)
+    cross join lateral (
+      select j.id from ${t.job} j where j.id = given.id and ${READY} and j.concurrency_key is null
+      for no key update skip locked) l
   )
   update ${t.job} j set concurrency_key = locked.key from locked
-  where j.id = locked.id and j.state = 'queued' and j.concurrency_key is null`,
+  where j.id = any(array(select id from locked)) and j.id = locked.id
+    and j.state = 'queued' and j.concurrency_key is null`,
 )

@@ -132,7 +132,6 @@ describe('a claim', () => {
   })
 
   it('counts jobs of a type without a limit here towards nothing, whatever key they have', async () => {
-    const { v } = claims
     await enqueueMany(5, { type: 'c', concurrencyKey: 'x' })
     expect(await claim()).toHaveLength(5)
   })
