@@ -88,9 +88,9 @@ describe('over all processes', () => {
 })
 
 describe('a worker', () => {
-  test('takes the next job of a key as soon as a slot is free, however long its poll', async () => {
+  test('takes the next job of a key as soon as it has freed a slot itself, with no bell and a long poll', async () => {
     const job = defineJob({ type: named('chain') }, { concurrency: { limit: 1 }, run: () => {} })
-    const { engine } = await engineWith([job], { poll: '1h', concurrency: 10 })
+    const { engine } = await engineWith([job], { poll: '1h', pollOnly: true, concurrency: 10 })
     const handles = await engine.enqueueMany(Array.from({ length: 30 }, () => job.with()))
     for (const handle of handles) expect((await engine.waitFor(handle, deadline)).state).toBe('completed')
   })
