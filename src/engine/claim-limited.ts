@@ -46,9 +46,9 @@ const LEAST_INT = `(-2147483648)`
 const MOST_INT = `2147483647`
 
 // The best jobs of one key, found like those of a type: by skipping from one (queue, priority) to the next. `of` is an
-// alias with columns type and key. The key is compared as part of rows, and is part of the order: equal to a constant,
-// it would drop out of the order, and the index over whole types would do in the planner's eyes, which lets it read past
-// the jobs of every other key.
+// alias with columns type and key. The key is compared as part of rows, and is part of the order, which only the index
+// over keys can give. Equal to a constant it would drop out of the order, and then it would hang on the statistics whether
+// the index over whole types is read instead, past the jobs of every other key.
 function bestOfKey(t: TableNames, queues: string | null, of: string, count: string): string {
   const place = '(j.concurrency_key, j.queue, j.priority)'
   const byPlace = 'order by j.concurrency_key, j.queue, j.priority'
