@@ -1,5 +1,5 @@
 -- Concurrency limits: at most so many jobs of a type and key run at once. What counts is the rows in state running; there
--- is no counter that could drift. Jobs of types without a limit have no concurrency_key, and are in neither index.
+-- is no counter that could drift. Jobs without a concurrency_key are in neither index, and cost nothing here.
 
 -- Which keys have queued jobs, by skipping from key to key; and the best job of a key.
 create index job_limited_ready on job (type, concurrency_key, queue, priority, run_at, id)
