@@ -3,6 +3,7 @@ export { AttemptAbortedError } from './engine/abort.ts'
 export type { Assignee, AssigneeStatus } from './engine/assignee.ts'
 export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/children.ts'
 export type { IsRetryable } from './engine/classify.ts'
+export type { ConcurrencyLimit } from './engine/concurrency-limit.ts'
 export type { AbortCode, ContextOf, JobContext } from './engine/context.ts'
 export {
   type AnyContract,

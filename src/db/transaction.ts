@@ -63,10 +63,12 @@ export function onClient(db: Database, client: pg.ClientBase): Tx {
   }
 }
 
+// JIT off: what the planner thinks of a statement that skips through an index is far too much, and compiling it would take
+// longer than running it.
 function beginText(options: TransactionOptions): string {
   const mode = options.repeatableRead ? 'isolation level repeatable read read only' : 'isolation level read committed'
   return (
     `begin ${mode}; set local synchronous_commit = on; set local idle_in_transaction_session_timeout = '10s'; ` +
-    `set local lock_timeout = '10s'; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}`
+    `set local lock_timeout = '10s'; set local jit = off; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}`
   )
 }

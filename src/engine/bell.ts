@@ -8,9 +8,11 @@ export class Bell {
     this.#wake?.()
   }
 
-  /** Forgets that it was rung. */
-  reset(): void {
+  /** Forgets that it was rung; true if it was. */
+  reset(): boolean {
+    const rung = this.#rung
     this.#rung = false
+    return rung
   }
 
   /** Resolves when it is rung, or after `ms`; true if it was rung. One waits at a time. */
@@ -25,8 +27,6 @@ export class Bell {
       })
       this.#wake = null
     }
-    const rung = this.#rung
-    this.#rung = false
-    return rung
+    return this.reset()
   }
 }

@@ -1,10 +1,15 @@
 import type { IsRetryable } from './classify.ts'
+import type { ConcurrencyLimit } from './concurrency-limit.ts'
 import type { JobContext } from './context.ts'
 import { type ContractSource, declareJob, type JobContract, type JobOptions } from './contract.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
+import type { Json } from './job.ts'
 import { type BackoffPolicy, backoffDelay } from './retry.ts'
-import type { SchemaInput, SchemaSlot } from './standard-schema.ts'
+import type { SchemaInput, SchemaOutput, SchemaSlot } from './standard-schema.ts'
+
+/** Largest concurrency limit: what the database can count to. */
+const MAX_LIMIT = 2 ** 31 - 1
 
 const DEFINITION: unique symbol = Symbol.for('coppice.definition') as never
 
@@ -52,7 +57,8 @@ export interface TypeTimeouts {
 }
 
 /** What a type says about its jobs: defaults for those enqueued where the type is known, and rules for its attempts. */
-export interface TypeSettings
+// biome-ignore lint/suspicious/noExplicitAny: settings of every definition, whatever its payload
+export interface TypeSettings<Payload = any>
   extends Pick<
     JobOptions,
     'queue' | 'priority' | 'maxRetries' | 'onChildFailure' | 'failureTolerance' | 'orphanPolicy' | 'ephemeral'
@@ -60,10 +66,14 @@ export interface TypeSettings
   timeouts?: TypeTimeouts
   backoff?: BackoffPolicy
   isRetryable?: IsRetryable
+  /** How many of its jobs may run at once, over all processes. */
+  concurrency?: ConcurrencyLimit<Payload>
 }
 
 /** How a type is defined: its handlers and its settings. */
-export type JobSource<P extends SchemaSlot, R extends SchemaSlot, S extends SchemaSlot> = TypeSettings &
+export type JobSource<P extends SchemaSlot, R extends SchemaSlot, S extends SchemaSlot> = TypeSettings<
+  SchemaOutput<P, Json>
+> &
   ((OnePhase<P, R, S> & { ingest?: never; aggregate?: never }) | (TwoPhase<P, R, S> & { run?: never }))
 
 /** A type of job that this process can run. It is a contract too. */
@@ -125,7 +135,7 @@ function issuesOfHandlers({ run, ingest, aggregate }: Handlers): InputIssue[] {
   return []
 }
 
-function issuesOfSettings({ timeouts = {}, backoff }: TypeSettings): InputIssue[] {
+function issuesOfSettings({ timeouts = {}, backoff, concurrency }: TypeSettings): InputIssue[] {
   const issues: InputIssue[] = []
   const check = (path: string[], read: () => unknown) => {
     try {
@@ -142,6 +152,15 @@ function issuesOfSettings({ timeouts = {}, backoff }: TypeSettings): InputIssue[
     check(['backoff'], () => backoffDelay(0, backoff))
     const { factor = 1 } = backoff
     if (!(factor >= 1)) issues.push({ path: ['backoff', 'factor'], message: 'must be 1 or more' })
+  }
+  if (concurrency) {
+    const { limit, key } = concurrency
+    if (!(Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT)) {
+      issues.push({ path: ['concurrency', 'limit'], message: `must be a whole number from 1 to ${MAX_LIMIT}` })
+    }
+    if (key !== undefined && typeof key !== 'function') {
+      issues.push({ path: ['concurrency', 'key'], message: 'must be a function of the payload' })
+    }
   }
   return issues
 }

@@ -11,7 +11,8 @@ import type { Tx } from '../db/transaction.ts'
  *   2. job rows by (depth descending, id), FOR NO KEY UPDATE;
  *   3. assignee rows.
  *
- * Claims take no tree lock and SKIP LOCKED. A statement that waited for a lock trusts only the locked rows' own
+ * Claims take no tree lock and SKIP LOCKED. Those of types with a concurrency limit try the locks of keys before
+ * (limited-keys.ts): nobody ever waits for one, so they have no place in the order. A statement that waited for a lock trusts only the locked rows' own
  * columns: anything else is read by a later statement.
  */
 

@@ -1,3 +1,4 @@
+import { faultOfConcurrencyKey } from './concurrency-limit.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
 import { newJobId } from './ids.ts'
@@ -10,8 +11,12 @@ export interface KnownType {
   readonly defaults: Omit<NewJob, 'type' | 'payload' | 'children' | 'key'>
   /** What is wrong with a payload, paths within it; empty if nothing. */
   checkPayload(payload: unknown): Promise<InputIssue[]>
-  /** What the type's concurrency limit counts by, if it has one. */
-  concurrencyKey?(payload: unknown): string | undefined
+  /**
+   * What the type's concurrency limit counts by; only of types that have one.
+   *
+   * @throws whatever the type's own function throws
+   */
+  concurrencyKey?(payload: unknown): Promise<string>
 }
 
 /** The types known in this process. */
@@ -116,8 +121,9 @@ async function prepareJob(
     failureTolerance: check.tolerance('failureTolerance', merged.failureTolerance),
     orphanPolicy: check.oneOf('orphanPolicy', merged.orphanPolicy ?? 'cancel', ['cancel', 'keep'] as const),
     timeouts: check.timeouts({ ...knownType?.defaults.timeouts, ...job.timeouts }),
-    concurrencyKey:
-      merged.concurrencyKey ?? (issues.length === before ? knownType?.concurrencyKey?.(payload) : undefined) ?? null,
+    concurrencyKey: await check.concurrencyKey(
+      merged.concurrencyKey ?? (issues.length === before ? knownType?.concurrencyKey?.(payload) : undefined),
+    ),
     children: null as PreparedJob[] | null,
   }
   if (merged.children !== undefined && merged.children !== null) {
@@ -206,6 +212,20 @@ class Checker {
     if ('text' in json) return json.text
     this.fail([field], json.issue.message)
     return undefined
+  }
+
+  /** Null where there is none. */
+  async concurrencyKey(given: string | Promise<string> | undefined): Promise<string | null> {
+    if (given === undefined) return null
+    try {
+      const key = await given
+      const fault = faultOfConcurrencyKey(key)
+      if (fault === undefined) return key
+      this.fail(['concurrencyKey'], fault)
+    } catch (error) {
+      this.fail(['concurrencyKey'], `is not to be had: ${error instanceof Error ? error.message : String(error)}`)
+    }
+    return null
   }
 
   /** `3`, `'3'` or `'10%'`, kept as it was written. */

@@ -4,10 +4,12 @@ import type { Database } from '../db/database.ts'
 import { Attempt, type AttemptEnd } from './attempt.ts'
 import { Bell } from './bell.ts'
 import { type ClaimedJob, claimJobs, WorkerDeadError } from './claim.ts'
+import { ClaimLimits } from './claim-limits.ts'
 import { ClaimWatch } from './claim-watch.ts'
 import { DueTimer } from './due-timer.ts'
 import { formatId } from './ids.ts'
 import type { JobRegistry } from './job-registry.ts'
+import { KeyAdoption } from './key-adoption.ts'
 import type { BeatReport } from './lease/messages.ts'
 import { logFailure } from './log-failure.ts'
 import { isOutage, type OutageGuard } from './outage.ts'
@@ -58,6 +60,9 @@ export class Worker {
   readonly #settler: Settler
   readonly #watch: ClaimWatch
   readonly #due: DueTimer
+  /** Null: no type here has a concurrency limit. */
+  readonly #limits: ClaimLimits | null
+  readonly #adoption: KeyAdoption | null
   /** Rung when there may be work; when a slot came free. */
   readonly #work = new Bell()
   readonly #freed = new Bell()
@@ -71,6 +76,9 @@ export class Worker {
     this.#options = options
     this.#settler = new Settler((items) => this.#settleBatch(items))
     this.#due = new DueTimer(() => this.#work.ring())
+    const limited = options.jobs.limits.size > 0
+    this.#limits = limited ? new ClaimLimits(options.jobs.limits) : null
+    this.#adoption = limited ? new KeyAdoption(options) : null
     this.#watch = new ClaimWatch({
       db: options.db,
       logger: options.logger,
@@ -143,16 +151,22 @@ export class Worker {
   async #run(): Promise<void> {
     const { pollMs } = this.#options
     const { signal } = this.#stop
+    let news = true
     while (!signal.aborted) {
       await this.#slots()
       if (signal.aborted) return
       // What rings from here on is not seen by this claim for sure.
-      this.#work.reset()
+      news = this.#work.reset() || news
+      if (news) this.#limits?.news()
+      if (news) this.#adoption?.news()
+      news = false
       const limit = Math.min(this.#options.concurrency - this.#attempts.size, MAX_CLAIM)
       const claimed = await this.#claim(limit)
-      if (claimed === limit) continue
+      // Where there are more keys than one claim looks at, the jobs of the next ones wait for nothing either.
+      if (claimed === limit || (claimed > 0 && this.#limits?.unfinished)) continue
       const endedAt = performance.now()
-      await this.#work.wait(claimed > 0 ? SOON_MS : pollMs * (0.8 + 0.4 * Math.random()))
+      const soon = claimed > 0 || this.#limits?.unfinished || this.#adoption?.unfinished
+      news = await this.#work.wait(soon ? SOON_MS : pollMs * (0.8 + 0.4 * Math.random()))
       const pause = endedAt + EMPTY_PAUSE_MS - performance.now()
       if (claimed === 0 && pause > 0 && !signal.aborted) await sleep(pause)
     }
@@ -176,9 +190,12 @@ export class Worker {
     const { db, jobs, queues, outages, onDead } = this.#options
     const workerId = this.#workerId
     if (workerId === null) return 0
-    const request = { workerId, types: jobs.types, queues, limit }
+    const request = { workerId, types: jobs.types, queues, limit, ...(this.#limits && { limits: this.#limits }) }
     const claim = outages
-      .persist(() => claimJobs(db, request), this.#stop.signal)
+      .persist(async () => {
+        await this.#adoption?.look()
+        return await claimJobs(db, request)
+      }, this.#stop.signal)
       .then((claimed) => {
         for (const job of claimed) this.#begin(workerId, job)
         return claimed.length
@@ -217,6 +234,8 @@ export class Worker {
     } finally {
       this.#attempts.delete(job.claimToken)
       this.#freed.ring()
+      // Whatever the attempt came to, a slot of its limit is free.
+      if (this.#limits?.has(job.type)) this.#work.ring()
     }
   }
 

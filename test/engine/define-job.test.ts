@@ -6,8 +6,8 @@ import { declareJob } from '../../src/engine/contract.ts'
 import { defineJob, isJobDefinition } from '../../src/engine/define-job.ts'
 import { ValidationError } from '../../src/engine/errors.ts'
 import { handlerFor } from '../../src/engine/handler-for.ts'
-import type { Job } from '../../src/engine/job.ts'
-import { createJobRegistry } from '../../src/engine/job-registry.ts'
+import type { Job, Json } from '../../src/engine/job.ts'
+import { createJobRegistry, type JobRegistry } from '../../src/engine/job-registry.ts'
 import { prepareJobs, prepareOneJob } from '../../src/engine/prepare.ts'
 import { resultOf } from '../../src/engine/result.ts'
 import type { NewJob } from '../../src/index.ts'
@@ -84,6 +84,27 @@ describe('definitions', () => {
       'x.backoff',
       'x.backoff.factor',
     ])
+  })
+
+  test.each([
+    [{ limit: 0 }, ['limit']],
+    [{ limit: 1.5 }, ['limit']],
+    [{ limit: 2 ** 31 }, ['limit']],
+    [{ limit: '3' }, ['limit']],
+    [{}, ['limit']],
+    [{ limit: 1, key: 'user' }, ['key']],
+    [{ limit: 2 ** 31 - 1 }, []],
+    [{ limit: 1, key: () => '' }, []],
+  ])('a concurrency limit of %j is checked', (concurrency, wrong) => {
+    const issues = (() => {
+      try {
+        defineJob({ type: 'x' }, { run, concurrency } as never)
+        return []
+      } catch (error) {
+        return (error as ValidationError).issues
+      }
+    })()
+    expect(issues.map((issue) => issue.path.join('.'))).toEqual(wrong.map((name) => `x.concurrency.${name}`))
   })
 
   test('handlers keep their `this`', async () => {
@@ -167,6 +188,47 @@ describe('jobs of known types at the door', () => {
     await expect(prepareOneJob({ type: 'upper', payload: 'a' }, types)).rejects.toThrow(
       'payload.deep.0: must be upper case',
     )
+  })
+})
+
+describe('concurrency keys', () => {
+  const limited = (concurrency: { limit: number; key?: (payload: Json) => string }) =>
+    createJobRegistry([defineJob({ type: 'x' }, { concurrency, run() {} })])
+  const keyOf = async (known: JobRegistry, job: Partial<NewJob> = {}) =>
+    (await prepareOneJob({ type: 'x', ...job }, known)).concurrencyKey
+
+  test('are empty without a function, and absent without a limit', async () => {
+    expect(await keyOf(limited({ limit: 1 }))).toBe('')
+    expect(await keyOf(createJobRegistry([defineJob({ type: 'x' }, { run() {} })]))).toBeNull()
+    expect(await keyOf(createJobRegistry([]))).toBeNull()
+  })
+
+  test('are what the function says, unless the job says it itself', async () => {
+    const known = limited({ limit: 1, key: (payload) => JSON.stringify(payload) })
+    expect(await keyOf(known, { payload: { at: new Date(0) } })).toBe('{"at":"1970-01-01T00:00:00.000Z"}')
+    expect(await keyOf(known, { concurrencyKey: 'own' })).toBe('own')
+    expect(await keyOf(known, { concurrencyKey: '' })).toBe('')
+  })
+
+  test.each([
+    ['no text', () => 7 as never],
+    ['too long', () => 'x'.repeat(201)],
+    ['with a NUL', () => 'a\0'],
+    ['half a character', () => '\ud800'],
+    [
+      'thrown',
+      () => {
+        throw new Error('no')
+      },
+    ],
+  ])('that are malformed are refused: %s', async (_what, key) => {
+    await expect(keyOf(limited({ limit: 1, key }))).rejects.toMatchObject({ issues: [{ path: ['concurrencyKey'] }] })
+  })
+
+  test('given by the job are checked too', async () => {
+    await expect(keyOf(createJobRegistry([]), { concurrencyKey: 'x'.repeat(201) })).rejects.toMatchObject({
+      issues: [{ path: ['concurrencyKey'] }],
+    })
   })
 })
 
