@@ -23,7 +23,7 @@ export {
   type TypeSettings,
   type TypeTimeouts,
 } from './engine/define-job.ts'
-export type { ActorOptions, Engine, EngineFeed, SteerOptions, SubtreeOptions } from './engine/engine.ts'
+export type { ActorOptions, Engine, EngineFeed, EnqueueOptions, SteerOptions, SubtreeOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
   CursorExpiredError,
@@ -57,4 +57,5 @@ export type {
 export type { JobHandle } from './engine/job-handle.ts'
 export type { BackoffPolicy } from './engine/retry.ts'
 export type { JobState, Phase } from './engine/states.ts'
+export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'
 export type { JobEnd } from './engine/wait-for.ts'

@@ -5,9 +5,9 @@ import { SchemaTooNewError } from '../db/migration-errors.ts'
 import { archiveJob, unarchiveJob } from './archive.ts'
 import { setAssignee } from './assignee.ts'
 import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
-import type { ActorOptions, Engine, SteerOptions } from './engine.ts'
+import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
-import { enqueueJobs } from './enqueue.ts'
+import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
 import { UnavailableError } from './errors.ts'
 import { createDoorbell } from './feed/doorbell.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
@@ -108,7 +108,10 @@ export function createEngine(options: EngineOptions): Engine {
     return result
   }
 
-  async function enqueuePrepared(prepared: readonly PreparedJob[], given: ActorOptions | undefined) {
+  async function enqueuePrepared(prepared: readonly PreparedJob[], given: EnqueueOptions = {}) {
+    const { transaction } = given
+    // Its commit is not ours to see: nothing is rung.
+    if (transaction) return reach(() => enqueueJobsIn(db, transaction, prepared, actorOf(given)))
     const enqueued = await verb(() => enqueueJobs(db, prepared, actorOf(given)))
     for (const { runAt } of prepared) if (runAt) workerSide?.worker.nudgeIn(runAt.getTime() - Date.now())
     return enqueued
@@ -185,6 +188,7 @@ export function createEngine(options: EngineOptions): Engine {
       // biome-ignore lint/suspicious/noExplicitAny: the overloads say what comes out
       return (typeof job === 'string' ? end : await typedEnd(job, end)) as any
     },
+    ring,
     job: (id) => reach(() => readJob(db, parseJobId(id))),
     async spawnChildren(parentId: string, children: readonly NewJob[], given) {
       const prepared = await prepareJobs(children, jobs)

@@ -6,6 +6,7 @@ import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
 import type { JobRegistry } from './job-registry.ts'
+import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
 
 /** Who does it, and why, for the audit trail. */
@@ -25,6 +26,18 @@ export interface SubtreeOptions extends SteerOptions {
 export interface ActorOptions {
   /** Default: the engine's own. */
   actor?: string
+}
+
+/** How jobs are enqueued. */
+export interface EnqueueOptions extends ActorOptions {
+  /**
+   * A transaction that you have open on Coppice's database: a client of `pg` on which BEGIN was run, or a Kysely
+   * transaction. The jobs are written in it, so they are there when it commits and never were if it does not; no worker
+   * sees them before. Coppice sets nothing in it and runs nothing again: a conflict with SQLSTATE 40001 or 40P01 is
+   * yours to retry, with the whole transaction. Workers find the jobs at their next poll; call {@link Engine.ring} after
+   * the commit, and they look at once.
+   */
+  transaction?: UserTransaction | undefined
 }
 
 /** Events as an async iterable, by calling it; pages of them and cursors by its methods. */
@@ -51,13 +64,21 @@ export interface Engine {
    */
   stop(options?: { grace?: number }): Promise<void>
   /**
-   * Enqueues a job, with its children if it has any, in one transaction.
+   * Enqueues a job, with its children if it has any, in one transaction: its own, or the one given.
    *
-   * @throws {ValidationError} with everything that is wrong; nothing was written.
+   * @example
+   * await client.query('begin')
+   * await client.query('insert into orders (id) values ($1)', [orderId])
+   * await engine.enqueue(ship.with({ orderId }), { transaction: client })
+   * await client.query('commit')
+   * engine.ring()
+   * @throws {ValidationError} with everything that is wrong, such as a transaction that is not open; nothing was written.
    */
-  enqueue<J extends NewJob>(job: J, options?: ActorOptions): Promise<JobHandle<ResultOf<J>>>
+  enqueue<J extends NewJob>(job: J, options?: EnqueueOptions): Promise<JobHandle<ResultOf<J>>>
   /** Enqueues many jobs with their trees in one transaction: all or none. Paths of issues begin with the position. */
-  enqueueMany<J extends NewJob>(jobs: readonly J[], options?: ActorOptions): Promise<JobHandle<ResultOf<J>>[]>
+  enqueueMany<J extends NewJob>(jobs: readonly J[], options?: EnqueueOptions): Promise<JobHandle<ResultOf<J>>[]>
+  /** Tells all processes to look for what is new: for after the commit of a transaction that jobs were enqueued in. */
+  ring(): void
   /**
    * Waits until a job has ended.
    *

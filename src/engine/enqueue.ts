@@ -1,9 +1,10 @@
-import type { Database } from '../db/database.ts'
+import type { Database, Queryable } from '../db/database.ts'
 import { type Statement, statement, type TableNames } from '../db/statement.ts'
-import { type Tx, transaction } from '../db/transaction.ts'
+import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { Enqueued } from './job.ts'
 import { firstOfEachKey, type PreparedJob } from './prepare.ts'
+import { type UserTransaction, userTransaction } from './user-transaction.ts'
 import { wakeParents } from './wake.ts'
 
 /** Where new jobs are put: as roots (null), or as children of an existing job. */
@@ -48,11 +49,27 @@ export async function enqueueJobs(
 }
 
 /**
+ * As {@link enqueueJobs}, in a transaction that the user has open: the jobs are there when that commits. Nothing of it is
+ * set, and nothing is run again: a conflict (40P01, 40001) is the user's to retry, with the whole transaction.
+ *
+ * @throws {ValidationError} when it is not open.
+ */
+export async function enqueueJobsIn(
+  db: Database,
+  given: UserTransaction,
+  jobs: readonly PreparedJob[],
+  { actor }: { actor: string },
+): Promise<Enqueued[]> {
+  const tx = await userTransaction(db, given)
+  return (await insertJobs(tx, jobs, null, actor)).results
+}
+
+/**
  * Writes jobs and their trees under `place`. Locks: none but the new rows (the caller locks the parent); keyed rows are
  * inserted in order of their keys, so that two that enqueue the same keys cannot deadlock.
  */
 export async function insertJobs(
-  tx: Tx,
+  tx: Queryable,
   jobs: readonly PreparedJob[],
   place: Place | null,
   actor: string,
@@ -76,7 +93,7 @@ export async function insertJobs(
 }
 
 /** Inserts the top level, where keys may meet jobs that are there already. */
-async function insertTop(tx: Tx, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
+async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
   const placed = (job: PreparedJob): Placed => ({
     job,
     treeId: place?.treeId ?? job.id,

@@ -1,6 +1,6 @@
-import type { Database } from '../db/database.ts'
+import type { Database, Queryable } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
-import { type Tx, transaction } from '../db/transaction.ts'
+import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { WakeSource } from './job.ts'
 import { lockJobs, lockTreeShared } from './locks.ts'
@@ -38,7 +38,7 @@ export interface WakeOutcome {
  * nothing. Locks: assignee rows, for share, so that an activation is either seen here or sees the parent waiting.
  */
 export async function wakeParents(
-  tx: Tx,
+  tx: Queryable,
   candidates: readonly WakeCandidate[],
   options: WakeOptions,
 ): Promise<WakeOutcome[]> {
