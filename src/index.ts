@@ -56,6 +56,7 @@ export type {
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
 export type { BackoffPolicy } from './engine/retry.ts'
+export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'
 export type { JobEnd } from './engine/wait-for.ts'

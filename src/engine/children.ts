@@ -62,10 +62,38 @@ export interface ChildrenReader {
   childCounts(options?: { wave?: number | 'all' }): Promise<ChildCounts>
 }
 
+/** One page of settled children. */
+export interface ChildrenPage {
+  /** Behind this id. */
+  after: string
+  /** Null: of every wave. */
+  wave: number | null
+  /** Null: of every type. */
+  type: string | null
+  states: readonly TerminalState[]
+  limit: number
+}
+
+/** Where the children of one job are read. */
+export interface ChildrenStore {
+  /** Settled children in the order of their ids. */
+  childrenPage(page: ChildrenPage): Promise<ChildRow[]>
+  /** How many there are in each state; states without any may be left out. */
+  childCounts(wave: number | null): Promise<{ state: JobState; count: number }[]>
+}
+
+/** The children of a job in the database. */
+export function databaseChildren(db: Database, parentId: string): ChildrenStore {
+  return {
+    childrenPage: ({ after, wave, type, states, limit }) =>
+      db.query(childrenPage, [parentId, after, wave, type, states, limit]),
+    childCounts: (wave) => db.query(childCounts, [parentId, wave]),
+  }
+}
+
 /** What the reader needs to know of the parent. */
 export interface ChildrenSource {
-  db: Database
-  parentId: string
+  store: ChildrenStore
   /** The child set just settled. */
   spawnWave: number
   /** Runs one read; tries again while the database is away. */
@@ -81,14 +109,8 @@ export async function* readChildren(
   const wave = waveOf(source, options.wave)
   let after: string = NIL
   for (;;) {
-    const parameters: unknown[] = [
-      source.parentId,
-      after,
-      wave,
-      contract?.type ?? null,
-      options.states ?? TERMINAL_STATES,
-    ]
-    const rows: ChildRow[] = await source.attempt(() => source.db.query(childrenPage, parameters))
+    const page = { after, wave, type: contract?.type ?? null, states: options.states ?? TERMINAL_STATES, limit: PAGE }
+    const rows = await source.attempt(() => source.store.childrenPage(page))
     for (const row of rows) yield await childOf(row, contract)
     if (rows.length < PAGE) return
     after = rows.at(-1)!.id
@@ -97,8 +119,7 @@ export async function* readChildren(
 
 /** Counts the children of a parent by state. */
 export async function countChildren(source: ChildrenSource, wave?: number | 'all'): Promise<ChildCounts> {
-  const parameters = [source.parentId, waveOf(source, wave)]
-  const rows = await source.attempt(() => source.db.query(childCounts, parameters))
+  const rows = await source.attempt(() => source.store.childCounts(waveOf(source, wave)))
   const counts = { total: 0, open: 0 } as ChildCounts
   for (const state of JOB_STATES) counts[state] = 0
   for (const { state, count } of rows) {
@@ -113,7 +134,8 @@ function waveOf(source: ChildrenSource, wave: number | 'all' = source.spawnWave)
   return wave === 'all' ? null : wave
 }
 
-interface ChildRow {
+/** A settled child as it is stored. */
+export interface ChildRow {
   id: string
   key: string | null
   type: string
@@ -152,7 +174,7 @@ const childrenPage = statement<ChildRow>(
   from ${t.job}
   where parent_id = $1 and id > $2 and archived_at is null
     and ($3::int is null or parent_wave = $3) and ($4::text is null or type = $4) and state = any ($5)
-  order by id limit ${PAGE}`,
+  order by id limit $6`,
 )
 
 const childCounts = statement<{ state: JobState; count: number }>(

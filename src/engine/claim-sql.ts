@@ -79,7 +79,9 @@ export function claimLocked(t: TableNames): string {
   claimed as (
     update ${t.job} j
     set state = 'running', worker_id = $1, claim_token = gen_random_uuid(), claimed_at = now(),
-      attempt = j.attempt + 1, children_reopened = false, started_at = coalesce(j.started_at, now()),
+      attempt = j.attempt + 1, started_at = coalesce(j.started_at, now()),
+      -- What was added to a parent that ingests is still there when it ingests again.
+      children_reopened = j.children_reopened and j.phase = 'ingest',
       version = j.version + 1, updated_at = now()
     where j.id = any(array(select id from locked)) and j.state = 'queued'
       and exists (select from ${t.worker} w where w.id = $1 and w.dead_at is null)

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { ChildrenReader } from './children.ts'
 import type { JobContract } from './contract.ts'
 import type { Json, NewJob } from './job.ts'
+import type { JobStream, StreamedChildren } from './spawn-stream.ts'
 import type { SchemaInput, SchemaOutput, SchemaSlot } from './standard-schema.ts'
 import type { Phase } from './states.ts'
 
@@ -50,6 +51,19 @@ export interface JobContext<P extends SchemaSlot = SchemaSlot, S extends SchemaS
    * @throws {ValidationError} with every child that is wrong; none of this call is added.
    */
   spawn(children: readonly NewJob[]): Promise<string[]>
+  /**
+   * Adds children from a stream (a generator, an async generator, anything that can be iterated and is no array), for
+   * fan-outs too large to hold. They are written while the phase runs, in chunks of 500, and may run at once; the next
+   * one is asked for when the chunk before is written, so memory stays bounded. What is written stays if the phase fails
+   * and is retried, so each child needs a key: of the keys that are there already nothing is added, and a child that was
+   * cancelled with its parent is reopened.
+   *
+   * @returns how many are new and how many were there.
+   * @throws {ValidationError} for the first child that is wrong or has no key; nothing of its chunk is written.
+   * @throws {ParentGoneError} the job was cancelled or deleted meanwhile.
+   * @throws {LeaseLostError} this attempt no longer holds the job.
+   */
+  spawn(children: JobStream): Promise<StreamedChildren>
   /**
    * Tells how far the job is. At most one write a second; the first and the last are always written. A total or message
    * that is left out is none.

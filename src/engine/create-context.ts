@@ -1,33 +1,33 @@
 import type { Logger } from 'pino'
-import type { Database } from '../db/database.ts'
-import type { LazyAbort } from './abort.ts'
-import { saveCheckpoint } from './checkpoint.ts'
+import type { AttemptAbortedError, LazyAbort } from './abort.ts'
+import type { AttemptStore } from './attempt-store.ts'
 import { type ChildrenOptions, type ChildrenSource, countChildren, readChildren } from './children.ts'
 import type { ClaimedJob } from './claim.ts'
 import type { JobContext } from './context.ts'
 import type { AnyContract } from './contract.ts'
 import type { AnyDefinition } from './define-job.ts'
-import { LeaseLostError, ValidationError } from './errors.ts'
-import { existingChildren } from './existing-children.ts'
-import { formatId, formatJobId } from './ids.ts'
+import { LeaseLostError, ParentGoneError, ValidationError } from './errors.ts'
+import { formatJobId } from './ids.ts'
 import type { Json, NewJob } from './job.ts'
 import { toJsonText } from './json.ts'
 import { ObservedPromise } from './observed-promise.ts'
 import type { OutageGuard } from './outage.ts'
 import { type KnownTypes, type PreparedJob, prepareJobs } from './prepare.ts'
-import { ProgressReporter } from './progress.ts'
+import type { ProgressSink } from './progress.ts'
+import { isJobStream, type JobStream, type StreamedChildren, spawnStream } from './spawn-stream.ts'
 import { SpawnedChildren } from './spawned-children.ts'
 import { parseJsonOrThrow } from './standard-schema.ts'
 
-/** What attempts need of their worker. */
+/** What an attempt needs of its worker. */
 export interface AttemptServices {
-  readonly db: Database
+  readonly store: AttemptStore
   readonly known: KnownTypes
   readonly outages: OutageGuard
   readonly logger: Logger
-  readonly workerId: string
   /** An event was written besides those of settling. */
   onWritten(): void
+  /** Children were written before the phase has ended. */
+  onSpawned(): void
 }
 
 /** An attempt's context, and what its handler did with it. */
@@ -54,11 +54,12 @@ export async function createContext(
   abort: LazyAbort,
   onStale: () => void,
 ): Promise<AttemptContext> {
-  const { db, known, outages } = services
+  const { store, known, outages } = services
   const payload = await parseJsonOrThrow(definition.payload, job.payload, 'payload')
   const parseSaved = (saved: Json) => parseJsonOrThrow(definition.checkpoint, saved, 'checkpoint')
   let saved = job.checkpoint === null ? null : await parseSaved(job.checkpoint)
   let spawned: SpawnedChildren | null = null
+  let streamed = false
   let over = false
   let log: Logger | undefined
   const undone = new Set<ObservedPromise<unknown>>()
@@ -67,14 +68,10 @@ export async function createContext(
     abort.throwIfAborted()
     return outages.persist(query, abort.signal)
   }
-  const source: ChildrenSource = { db, parentId: job.id, spawnWave: job.spawnWave, attempt }
-  let progress: ProgressReporter | undefined
+  const source: ChildrenSource = { store, spawnWave: job.spawnWave, attempt }
+  let progress: ProgressSink | undefined
   const newProgress = () =>
-    new ProgressReporter({
-      db,
-      jobId: job.id,
-      claimToken: job.claimToken,
-      actor: formatId('WK', services.workerId),
+    store.progress({
       attempt,
       onStale,
       onError: (error) => {
@@ -92,6 +89,39 @@ export async function createContext(
     undone.add(promise)
     promise.whenFulfilled(() => undone.delete(promise))
     return promise
+  }
+
+  /** Children that are written with the end of the phase. */
+  const spawnList = async (children: readonly NewJob[]): Promise<string[]> => {
+    const prepared = await prepareJobs(children, known)
+    const mayExist = job.childCount > 0 || streamed
+    const earlier = mayExist ? await attempt(() => store.existingChildren(prepared)) : new Map<PreparedJob, string>()
+    spawned ??= new SpawnedChildren()
+    const added = spawned
+    return prepared.map((child) => formatJobId(earlier.get(child) ?? added.add(child).id))
+  }
+  /** Children that are written as they come. */
+  const spawnAll = async (children: JobStream): Promise<StreamedChildren> => {
+    if (!isJobStream(children)) throw ValidationError.of('children', 'must be an array of jobs, or a stream of them')
+    spawned ??= new SpawnedChildren()
+    streamed = true
+    const check = () => throwIfGone(abort, job.id)
+    try {
+      return await spawnStream(children, {
+        known,
+        check,
+        write: async (chunk) => {
+          const written = await outages.persist(() => store.spawnChunk(chunk), abort.signal)
+          services.onSpawned()
+          return written
+        },
+      })
+    } catch (error) {
+      if (isLoss(error, job.id)) onStale()
+      // An outage that the attempt's end cut short is not what stopped it.
+      else check()
+      throw error
+    }
   }
 
   const ctx: JobContext = {
@@ -118,27 +148,16 @@ export async function createContext(
         if ('issue' in json) throw new ValidationError([json.issue])
         const parsed = await parseSaved(JSON.parse(json.text))
         try {
-          await attempt(() => saveCheckpoint(db, job, json.text))
+          await attempt(() => store.saveCheckpoint(json.text))
         } catch (error) {
           if (error instanceof LeaseLostError) onStale()
           throw error
         }
         saved = parsed
       }),
-    spawn: (children: readonly NewJob[]) =>
-      change(async () => {
-        if (!Array.isArray(children)) {
-          throw ValidationError.of(
-            'children',
-            'must be an array of jobs; anything else that can be iterated is not taken',
-          )
-        }
-        const prepared = await prepareJobs(children, known)
-        const earlier = job.childCount === 0 ? new Map() : await attempt(() => existingChildren(db, job.id, prepared))
-        spawned ??= new SpawnedChildren()
-        const added = spawned
-        return prepared.map((child) => formatJobId(earlier.get(child) ?? added.add(child).id))
-      }),
+    // biome-ignore lint/suspicious/noExplicitAny: the overloads of JobContext say what comes out
+    spawn: (children: readonly NewJob[] | JobStream): Promise<any> =>
+      change<unknown>(() => (Array.isArray(children) ? spawnList(children) : spawnAll(children as JobStream))),
     children: (...args: unknown[]) => {
       const [first, second] = args as [AnyContract | ChildrenOptions | undefined, ChildrenOptions | undefined]
       const contract = first !== undefined && 'type' in first ? first : undefined
@@ -174,4 +193,21 @@ export async function createContext(
       progress?.close()
     },
   }
+}
+
+/** As the signal, and for what a stream of children is stopped by, its own errors. */
+function throwIfGone(abort: LazyAbort, jobId: string): void {
+  try {
+    abort.throwIfAborted()
+  } catch (error) {
+    const { code } = error as AttemptAbortedError
+    if (code === 'CANCELLED') throw new ParentGoneError(jobId, 'cancelled or deleted')
+    if (code === 'LEASE_LOST') throw new LeaseLostError(jobId)
+    throw error
+  }
+}
+
+function isLoss(error: unknown, jobId: string): boolean {
+  if (error instanceof ParentGoneError) return error.parentId === jobId
+  return error instanceof LeaseLostError && error.jobId === jobId
 }

@@ -75,7 +75,9 @@ export function moveOfParent(item: SettleItem, held: HeldJob): Move {
   if (held.failing_child_id !== null && move.to === 'completed') {
     return moveOf({ job: item.job, outcome: { kind: 'failed', error: childFailed(held.failing_child_id) } })
   }
-  if (held.children_reopened && held.open_children > 0 && (move.to === 'completed' || move.to === 'queued')) {
+  // An ingest that is retried has yet to spawn what it wants.
+  const ends = move.to === 'completed' || (move.to === 'queued' && held.phase === 'aggregate')
+  if (held.children_reopened && held.open_children > 0 && ends) {
     const detail = JSON.stringify({ ...JSON.parse(move.detail ?? '{}'), result: JSON.parse(move.result ?? 'null') })
     return { ...move, to: 'waiting', spend: 0, reason: 'children were reopened or added meanwhile', detail }
   }

@@ -9,12 +9,18 @@ import type { Progress } from './job.ts'
 const INTERVAL_MS = 1000
 const MAX_MESSAGE_BYTES = 1024
 
-/** Where progress goes. */
-export interface ProgressTarget {
-  db: Database
-  jobId: string
-  claimToken: string
-  actor: string
+/** Takes what a handler tells of its progress. */
+export interface ProgressSink {
+  /** @throws {ValidationError} when a figure is not finite. */
+  report(current: number, total?: number, message?: string): void
+  /** Writes what is not written yet. Nothing is taken afterwards. */
+  flush(): Promise<void>
+  /** Nothing is written or taken any more. */
+  close(): void
+}
+
+/** What a sink tells its attempt, and what it goes through. */
+export interface ProgressHooks {
   /** The attempt no longer holds the job: nothing was written. */
   onStale(): void
   /** Runs a write; tries again while the database is away. */
@@ -24,8 +30,32 @@ export interface ProgressTarget {
   onWritten(): void
 }
 
+/** Where progress goes. */
+export interface ProgressTarget extends ProgressHooks {
+  db: Database
+  jobId: string
+  claimToken: string
+  actor: string
+}
+
+/**
+ * Progress as it is stored.
+ *
+ * @throws {ValidationError} when a figure is not finite.
+ */
+export function progressOf(current: number, total?: number, message?: string): Progress {
+  for (const [name, figure] of Object.entries({ current, total })) {
+    if (figure !== undefined && !Number.isFinite(figure)) throw ValidationError.of(name, 'must be a finite number')
+  }
+  return {
+    current,
+    ...(total !== undefined && { total }),
+    ...(message !== undefined && { message: storable(String(message), MAX_MESSAGE_BYTES) }),
+  }
+}
+
 /** Writes an attempt's progress: the first report at once, then the latest of each second, and the last one by `flush`. */
-export class ProgressReporter {
+export class ProgressReporter implements ProgressSink {
   readonly #target: ProgressTarget
   #pending: Progress | null = null
   #writtenAt = Number.NEGATIVE_INFINITY
@@ -37,28 +67,18 @@ export class ProgressReporter {
     this.#target = target
   }
 
-  /** @throws {ValidationError} when a figure is not finite. */
   report(current: number, total?: number, message?: string): void {
     if (this.#closed) return
-    for (const [name, figure] of Object.entries({ current, total })) {
-      if (figure !== undefined && !Number.isFinite(figure)) throw ValidationError.of(name, 'must be a finite number')
-    }
-    this.#pending = {
-      current,
-      ...(total !== undefined && { total }),
-      ...(message !== undefined && { message: storable(String(message), MAX_MESSAGE_BYTES) }),
-    }
+    this.#pending = progressOf(current, total, message)
     this.#schedule()
   }
 
-  /** Writes what is not written yet. Nothing is taken afterwards. */
   async flush(): Promise<void> {
     this.close()
     await this.#writing
     if (this.#pending) await this.#write()
   }
 
-  /** Nothing is written or taken any more. */
   close(): void {
     this.#closed = true
     clearTimeout(this.#timer)

@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../db/database.ts'
-import { Attempt, type AttemptEnd } from './attempt.ts'
+import { Attempt } from './attempt.ts'
+import type { AttemptEnd } from './attempt-end.ts'
+import { databaseStore } from './attempt-store.ts'
 import { Bell } from './bell.ts'
 import { type ClaimedJob, claimJobs, WorkerDeadError } from './claim.ts'
 import { ClaimLimits } from './claim-limits.ts'
@@ -212,7 +214,17 @@ export class Worker {
 
   #begin(workerId: string, job: ClaimedJob): void {
     const { db, jobs, outages, logger, onCommitted } = this.#options
-    const services = { db, known: jobs, outages, logger, workerId, onWritten: onCommitted }
+    const services = {
+      known: jobs,
+      outages,
+      logger,
+      store: databaseStore(db, job, formatId('WK', workerId)),
+      onWritten: onCommitted,
+      onSpawned: () => {
+        onCommitted()
+        this.#work.ring()
+      },
+    }
     const attempt = new Attempt(services, job, jobs.definition(job.type)!, () => this.#watch.look())
     this.#attempts.set(job.claimToken, attempt)
     void attempt.end.then((end) => this.#end(attempt, end))

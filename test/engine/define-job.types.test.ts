@@ -45,7 +45,7 @@ describe('types', () => {
         expectTypeOf(ctx.payload).toEqualTypeOf<{ path: string; since?: Date | undefined }>()
         expectTypeOf(ctx.saved).toEqualTypeOf<{ offset: number } | null>()
         expectTypeOf(ctx.save).parameter(0).toEqualTypeOf<{ offset: number }>()
-        expectTypeOf(ctx.spawn).returns.resolves.toEqualTypeOf<string[]>()
+        expectTypeOf(ctx.spawn([{ type: 'x' }])).resolves.toEqualTypeOf<string[]>()
         return { sha256: '', at: '2020-01-01' }
       },
     })
