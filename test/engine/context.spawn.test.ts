@@ -114,22 +114,6 @@ describe('ctx.spawn', () => {
     expect((await run(wrong)).end).toMatchObject({ state: 'failed', errorCode: 'VALIDATION' })
   })
 
-  test('takes an array only', async () => {
-    const streaming = defineJob(
-      { type: named('streaming') },
-      {
-        async ingest(ctx) {
-          async function* children() {
-            yield leaf.with({ n: 1 })
-          }
-          await ctx.spawn(children() as never)
-        },
-        aggregate() {},
-      },
-    )
-    expect((await run(streaming)).end).toMatchObject({ state: 'failed', errorCode: 'VALIDATION' })
-  })
-
   test('and everything else that changes something takes nothing after the end', async () => {
     const failures: unknown[] = []
     const tried = createGate()
