@@ -1,0 +1,5 @@
+export { type DrainOptions, DrainTimeoutError } from './drain.ts'
+export { type GivenChild, type GivenChildOf, givenChild } from './given-child.ts'
+export type { LoggedLine, PhaseOutcome, PhaseRun, SpawnedChild } from './phase-run.ts'
+export { type PhaseInput, runPhase } from './run-phase.ts'
+export { type TestEngine, type TestEngineOptions, testEngine } from './test-engine.ts'
