@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { claimJobs } from '../../src/engine/claim.ts'
+import { settle } from '../../src/engine/settle.ts'
 import { addWorker } from '../support/verbs.ts'
 import { type Api, startApi } from './api.ts'
 
@@ -164,6 +165,33 @@ test('retryJob opens a job again, with its descendants on demand, or says what f
   await api.test.pool.query(`update coppice.job set state = 'completed' where id = $1`, [done.slice(3)])
   expect(await retry({ id: done })).toMatchObject({ __typename: 'InvalidStateError', job: { state: 'COMPLETED' } })
   expect(await retry({ id: done, rerun: true })).toMatchObject({ job: { state: 'QUEUED' }, reopenedDescendants: 0 })
+})
+
+test('retryJob reopens failed descendants only where it is told to', async () => {
+  const workerId = await addWorker(api.test)
+  const id = await enqueue({ type: 'keeps', children: [{ type: 'fails' }] } as never)
+  const fail = async (type: string) => {
+    const request = { workerId, types: [type], queues: null, limit: 1 }
+    const [job] = await claimJobs(api.engine.database, request)
+    const outcome = { kind: 'failed', error: { message: 'no', code: 'UNKNOWN' } } as const
+    await settle(api.engine.database, [{ job: job!, outcome }], { actor: 'test' })
+  }
+  const retry = async (descendants: boolean) => {
+    const data = await api.ask(
+      `mutation ($input: RetryJobInput!) {
+        retryJob(input: $input) { ... on RetryJobSuccess { job { state phase } reopenedDescendants } } }`,
+      { input: { id, descendants } },
+    )
+    return data.retryJob
+  }
+  await fail('fails')
+  await fail('keeps')
+  expect(await retry(false)).toEqual({ job: { state: 'QUEUED', phase: 'AGGREGATE' }, reopenedDescendants: 0 })
+  await fail('keeps')
+  expect(await retry(true)).toEqual({ job: { state: 'WAITING', phase: 'AGGREGATE' }, reopenedDescendants: 1 })
+  await fail('fails')
+  const { job } = await api.ask('query ($id: ID!) { job(id: $id) { state wave } }', { id })
+  expect(job).toEqual({ state: 'QUEUED', wave: 2 })
 })
 
 test('setAssignee makes an assignee, and its activation wakes the parents it held back', async () => {
