@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { declareJob, defineJob, type JobContext, type StreamedChildren } from '../../src/index.ts'
+import { declareJob, defineJob, type JobContext, PermanentError, type StreamedChildren } from '../../src/index.ts'
 import { createGate } from '../support/gate.ts'
 import { until } from '../support/until.ts'
 import { deadline, named, useEngines } from '../support/use-engines.ts'
@@ -126,13 +126,16 @@ describe('ctx.spawn of a stream', () => {
           }
           await ctx.spawn(children()).catch((error) => counts.push(error.code, error.issues[0].path.join('.')))
           counts.push(await childrenOf(type))
+          throw new PermanentError('enough')
         },
-        aggregate: (ctx) => ctx.childCounts(),
+        aggregate() {},
       },
     )
-    const { end } = await run(parent, [leaf])
+    const { end, id, engine } = await run(parent)
     expect(counts).toEqual(['VALIDATION', path, 500])
-    expect(end).toMatchObject({ result: { total: 500 } })
+    // Claimed without children, it ends with those that it has.
+    expect(end).toMatchObject({ state: 'failed', error: 'enough' })
+    expect(await engine.job(id)).toMatchObject({ childCount: 500, openChildren: 0 })
   })
 
   test('refuses what cannot be iterated', async () => {

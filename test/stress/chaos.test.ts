@@ -32,6 +32,7 @@ it(
       'archive',
       'unarchive',
       'spawn from outside',
+      'chunk',
       'recover',
       'retry',
       'rerun',

@@ -13,6 +13,7 @@ import { retryJob } from '../../src/engine/reopen.ts'
 import { settle } from '../../src/engine/settle.ts'
 import type { SettleItem } from '../../src/engine/settle-batch.ts'
 import { spawnChildren } from '../../src/engine/spawn.ts'
+import { spawnChunk } from '../../src/engine/spawn-chunk.ts'
 
 /*
  * Every verb at random against one database, as many clients at once, and then everything is run to its end. The caller
@@ -52,6 +53,10 @@ export async function runChaos(db: Database, options: ChaosOptions): Promise<Cha
       const jobs = await claimJobs(db, { workerId, types: TYPES, queues: null, limit: 1 + random(12) })
       count('claims', jobs.length)
       if (jobs.length === 0) await enqueueRoots(db)
+      for (const job of jobs) {
+        if (job.depth < 2 && chance(0.15))
+          count(`chunk${(await refusable(() => streamSome(db, job))) ? '' : ' refused'}`)
+      }
       const items = await Promise.all(jobs.map(async (job) => ({ job, outcome: await randomOutcome(job) })))
       const report = await settle(db, shuffled(items), { actor })
       count('settled', report.settled.length)
@@ -105,6 +110,12 @@ async function randomOutcome(job: ClaimedJob): Promise<Outcome> {
 
 async function spawnSome(n: number): Promise<Outcome> {
   return { kind: 'waiting', children: await prepareJobs(Array.from({ length: n }, () => newJob(2))) }
+}
+
+/** A chunk of a stream, before the attempt ends in whatever way: some of its children may be there already. */
+async function streamSome(db: Database, job: ClaimedJob): Promise<void> {
+  const keyed = Array.from({ length: 1 + random(4) }, () => ({ ...newJob(1), key: `k${random(5)}` }))
+  await spawnChunk(db, job, await prepareJobs(keyed), actor)
 }
 
 function newJob(levels: number): NewJob {
