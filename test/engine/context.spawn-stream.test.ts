@@ -131,7 +131,7 @@ describe('ctx.spawn of a stream', () => {
         aggregate() {},
       },
     )
-    const { end, id, engine } = await run(parent)
+    const { end, id, engine } = await run(parent, [leaf])
     expect(counts).toEqual(['VALIDATION', path, 500])
     // Claimed without children, it ends with those that it has.
     expect(end).toMatchObject({ state: 'failed', error: 'enough' })
