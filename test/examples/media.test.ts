@@ -93,8 +93,11 @@ describe('media', { timeout: 180_000 }, () => {
       expect((await engine.job(handle.id))?.state).toBe('running')
       work()
       const end = await engine.waitFor(handle, { timeoutMs: 120_000 })
-      expect(end).toMatchObject({ state: 'completed', result: { height: 2000, resumedAt: row } })
-      if (end.state === 'completed') expect(end.result.meanGrey).toBeCloseTo(mean(greys), 9)
+      expect(end).toMatchObject({ state: 'completed', result: { height: 2000 } })
+      if (end.state !== 'completed') throw new Error('unreachable')
+      // One more block may have been on its way to the database.
+      expect([row, row + 2]).toContain(end.result.resumedAt)
+      expect(end.result.meanGrey).toBeCloseTo(mean(greys), 9)
       expect(await engine.job(handle.id)).toMatchObject({ attempt: 2, retryCount: 1 })
       expect(digest(await readFile(out))).toBe(digest(grey))
     } finally {
