@@ -1,5 +1,10 @@
 /** Every example, for `coppice serve --jobs examples/index.ts`. */
+export { agentJob, agentToolJob } from './agent.ts'
+export { crawlJob } from './crawl.ts'
 export { digestFileJob, digestFolderJob } from './digest-folder.ts'
+export { etlChunkJob, etlJob } from './etl.ts'
 export { flakyJob } from './flaky.ts'
+export { mediaJob } from './media.ts'
 export { noopJob } from './noop.ts'
+export { pipelineCountJob, pipelineJob, pipelineLocateJob, pipelineMergeJob } from './pipeline.ts'
 export { wordCountJob, wordCountPartJob } from './word-count.ts'
