@@ -56,6 +56,7 @@ export async function runEngine(options: RunOptions, onStarted: (url: string | u
     }
     stop.release()
   }
+  logger.info('Stopped')
 }
 
 function engineOf({ config, logger, jobs, worker }: RunOptions, installation: Installation): Engine {

@@ -1,11 +1,12 @@
 /** npm passes on a Ctrl-C that the terminal has sent to its child as well: two signals for one key. In milliseconds. */
 const ECHO_MS = 300
 
-/** How often to look whether the shell that npm runs a script in is still there. In milliseconds. */
+/** How often to look whether npm is still there. In milliseconds. */
 const PARENT_MS = 500
 
 /**
- * Waits for SIGINT or SIGTERM, or the end of the npm that has started this. A second signal ends the process at once, with exit code 130.
+ * Waits for SIGINT or SIGTERM, or the end of the npm that has started this. A second signal ends the process at once,
+ * with exit code 130.
  *
  * @returns the signal; and `release`, after which signals act as usual.
  */
@@ -28,11 +29,11 @@ export function onStopSignal(): { signal: Promise<NodeJS.Signals>; release: () =
 }
 
 /**
- * A SIGTERM to `npm start` ends npm and the shell that it runs the script in, but that shell does not pass it on: the
- * program itself would go on, with nobody knowing. So the end of that shell counts as the signal.
+ * An `npm start` that is killed cannot pass that on: the program would go on, with nobody knowing. So the end of npm
+ * counts as the signal. Other scripts may well leave a program behind on purpose.
  */
 function watchParent(onGone: () => void): NodeJS.Timeout | undefined {
-  if (process.env.npm_lifecycle_event === undefined) return undefined
+  if (process.env.npm_lifecycle_event !== 'start') return undefined
   const parent = process.ppid
   const timer = setInterval(() => {
     if (process.ppid !== parent) onGone()

@@ -8,7 +8,7 @@ import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
 import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
 import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
-import { UnavailableError } from './errors.ts'
+import { UnavailableError, ValidationError } from './errors.ts'
 import { createDoorbell } from './feed/doorbell.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
 import { parseJobId } from './ids.ts'
@@ -99,7 +99,10 @@ export function createEngine(options: EngineOptions): Engine {
   }
 
   const actorOf = (given: ActorOptions = {}) => ({ actor: given.actor ?? settings.actor })
-  const steering = <Options extends SteerOptions>(given?: Options) => ({ ...given, ...actorOf(given) })
+  const steering = <Options extends SteerOptions>(given?: Options) => {
+    checkReason(given?.reason)
+    return { ...given, ...actorOf(given) }
+  }
 
   /** A verb on a subtree: parents that are to fail by it do so in transactions of their own. */
   async function subtreeVerb<T extends { failing: string[] }>(run: () => Promise<T>, actor: string): Promise<T> {
@@ -220,4 +223,13 @@ export function createEngine(options: EngineOptions): Engine {
     },
   }
   return engine
+}
+
+/** Longest reason that the log takes, in characters. */
+const MAX_REASON = 10_000
+
+function checkReason(reason: string | undefined): void {
+  if (reason === undefined) return
+  if (reason.length > MAX_REASON) throw ValidationError.of('reason', `must be at most ${MAX_REASON} characters`)
+  if (reason.includes('\0')) throw ValidationError.of('reason', 'must not contain NUL characters')
 }

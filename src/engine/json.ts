@@ -19,6 +19,10 @@ export function toJsonText(value: unknown, path: string[] = []): { text: string 
     return { issue: { path, message: `has no JSON form: ${error instanceof Error ? error.message : String(error)}` } }
   }
   if (text === undefined) return { issue: { path, message: `has no JSON form: ${typeof value}` } }
+  // JSON has no such numbers, and JSON.stringify writes null for them.
+  if (text.includes('null') && hasInfinity(value)) {
+    return { issue: { path, message: 'contains a number that JSON cannot hold: infinite, or not a number' } }
+  }
   const bytes = Buffer.byteLength(text)
   if (bytes > MAX_JSON_BYTES) {
     return { issue: { path, message: `is ${bytes} bytes of JSON; at most ${MAX_JSON_BYTES} are taken` } }
@@ -28,4 +32,13 @@ export function toJsonText(value: unknown, path: string[] = []): { text: string 
   if (SURROGATE_ESCAPE.test(text))
     return { issue: { path, message: 'contains half of a surrogate pair, which is no character' } }
   return { text }
+}
+
+function hasInfinity(value: unknown): boolean {
+  let found = false
+  JSON.stringify(value, (_, part) => {
+    if (typeof part === 'number' && !Number.isFinite(part)) found = true
+    return part
+  })
+  return found
 }

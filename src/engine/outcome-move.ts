@@ -68,7 +68,8 @@ export interface HeldJob {
 
 /**
  * The move of an attempt that has children, by what became of them meanwhile: no completion passes a child's failure
- * that is not borne, and where children were reopened or added the job waits (again) instead of ending or retrying.
+ * that is not borne, and where children were reopened or added the job waits (again) instead of ending or retrying, also if they have
+ * settled by now: the present child set is not the one that it saw.
  */
 export function moveOfParent(item: SettleItem, held: HeldJob): Move {
   const move = moveOf(item)
@@ -77,7 +78,7 @@ export function moveOfParent(item: SettleItem, held: HeldJob): Move {
   }
   // An ingest that is retried has yet to spawn what it wants.
   const ends = move.to === 'completed' || (move.to === 'queued' && held.phase === 'aggregate')
-  if (held.children_reopened && held.open_children > 0 && ends) {
+  if (held.children_reopened && ends) {
     const detail = JSON.stringify({ ...JSON.parse(move.detail ?? '{}'), result: JSON.parse(move.result ?? 'null') })
     return { ...move, to: 'waiting', spend: 0, reason: 'children were reopened or added meanwhile', detail }
   }

@@ -163,7 +163,7 @@ const reopen = statement(
       open_children = j.open_children + i.reopened_children,
       waiting_since = case when i.waits then now() end,
       retry_count = 0, run_at = now(), result = null, cancel_reason = null, cancel_code = null, finished_at = null,
-      failing_child_id = null, version = j.version + 1, updated_at = now()
+      failing_child_id = null, children_reopened = false, version = j.version + 1, updated_at = now()
     from input i join before b on b.id = i.id
     where j.id = i.id and j.state = b.state and j.state in (${stateList(['completed', 'failed', 'cancelled'])})
     returning j.*, b.state as was

@@ -44,10 +44,19 @@ export async function runHandler(run: HandlerRun): Promise<AttemptEnd> {
       context.close()
     }
   } catch (error) {
-    if (error instanceof LeaseLostError && error.jobId === job.id) return DROPPED
-    if (error instanceof ParentGoneError && error.parentId === job.id) return DROPPED
+    if (saysJobIsLost(error, job.id)) return DROPPED
     if (abort.aborted) return PUT_BACK
     const failure = failedAttempt(job, error, definition.settings)
     return { outcome: failure.outcome, failure }
+  }
+}
+
+/** A handler may throw anything, also what cannot even be asked for its class, such as a revoked proxy. */
+function saysJobIsLost(error: unknown, jobId: string): boolean {
+  try {
+    if (error instanceof LeaseLostError) return error.jobId === jobId
+    return error instanceof ParentGoneError && error.parentId === jobId
+  } catch {
+    return false
   }
 }

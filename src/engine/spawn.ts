@@ -31,8 +31,9 @@ export async function endPhaseWaiting(
   actor: string,
 ): Promise<WaitEnd> {
   return transaction(db, async (tx): Promise<WaitEnd> => {
-    const held = await tx.query(readHold, [job.id, job.claimToken])
-    if (held[0]?.state !== 'running') return held[0] ? DONE_BEFORE : STALE
+    const [held] = await tx.query(readHold, [job.id, job.claimToken])
+    if (!held) return STALE
+    if (held.state !== 'running') return held.waited ? DONE_BEFORE : STALE
     const spawnWave = job.wave + 1
     const inserted = await insertJobs(tx, children, { ...job, spawnWave }, actor)
     await lockTreeShared(tx, job.treeId)
@@ -114,9 +115,12 @@ function childSetLabel(parent: JobTable): number {
   throw new InvalidStateError(parent.id, state, `given children in phase ${parent.phase.toUpperCase()}`)
 }
 
-const readHold = statement<{ state: string }>(
+// `waited`: a state that this attempt's own wait leads to. One that was cancelled keeps its token too.
+const readHold = statement<{ state: string; waited: boolean }>(
   'spawn.read-hold',
-  (t) => `select state from ${t.job} where id = $1 and claim_token = $2`,
+  (t) => `
+  select state, state in ('waiting', 'paused') or (state = 'queued' and phase = 'aggregate') as waited
+  from ${t.job} where id = $1 and claim_token = $2`,
 )
 
 const findTree = statement<{ tree_id: string }>('spawn.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)

@@ -59,6 +59,10 @@ function explain(cause: unknown, located: GraphQLError | undefined): PublicError
   if (isConnectionError(cause)) {
     return { code: 'UNAVAILABLE', message: 'The database cannot be reached. Try again.', status: 503 }
   }
+  // Input that is nested deeper than the stack goes, found while it is read.
+  if (cause instanceof RangeError && cause.message.startsWith('Maximum call stack')) {
+    return { code: 'LIMIT_EXCEEDED', message: 'This is nested too deeply.', status: 400 }
+  }
   const code = errorCodeOf(cause)
   const message = cause instanceof Error ? cause.message : ''
   switch (code) {

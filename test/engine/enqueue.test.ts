@@ -102,6 +102,7 @@ describe('the door', () => {
     ['half a surrogate pair', { type: 'a', payload: '\ud800' }, 'payload'],
     ['a payload over 1 MiB', { type: 'a', payload: 'x'.repeat(1024 * 1024) }, 'payload'],
     ['a cycle', { type: 'a', payload: cycle() }, 'payload'],
+    ['an infinite number', { type: 'a', payload: [Number.POSITIVE_INFINITY, null] }, 'payload'],
     ['a BigInt', { type: 'a', payload: { n: 1n } }, 'payload'],
     ['NUL in the key', { type: 'a', key: 'a\0' }, 'key'],
     ['a priority that is no integer', { type: 'a', priority: 1.5 }, 'priority'],

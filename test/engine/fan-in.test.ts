@@ -170,6 +170,18 @@ describe('children that end while their parent still runs', () => {
     }
   })
 
+  it('leave a retried ingest to run again: it has yet to spawn its own', async () => {
+    const { id, parent, held } = await runningParent(1)
+    await v.end(parent, { kind: 'retry', delayMs: 0, error: { message: 'again', code: 'NETWORK' } })
+    expect(await v.row(id)).toMatchObject({ state: 'queued', phase: 'ingest', retry_count: 1, open_children: 1 })
+    const again = await v.hold(id)
+    await v.complete(held[0]!)
+    await v.spawn(again, [{ type: 'b' }])
+    expect(await v.row(id)).toMatchObject({ state: 'waiting', child_count: 2, open_children: 1 })
+    await v.complete(...(await v.claim()))
+    await v.complete(await v.hold(id))
+  })
+
   it('do not end it: where it would complete without having spawned, it waits for them', async () => {
     const { id, parent, held } = await runningParent(1)
     await v.end(parent, { kind: 'completed', result: 'early' })
@@ -182,8 +194,11 @@ describe('children that end while their parent still runs', () => {
 describe('the parent does not wake', () => {
   it('for a child that is retried, snoozed or paused (case 13)', async () => {
     const { id, held } = await waitingParent(3)
+    const open = async () => (await v.row(id)).open_children
     await v.end(held[0]!, { kind: 'retry', delayMs: 0, error: { message: 'again', code: 'NETWORK' } })
+    expect(await open()).toBe(3)
     await v.end(held[1]!, { kind: 'requeue', delayMs: 0, reason: 'snooze' })
+    expect(await open()).toBe(3)
     await pauseJob(v.db, held[2]!.id, { actor: 'test' })
     await v.end(held[2]!, { kind: 'retry', delayMs: 0, error: { message: 'again', code: 'NETWORK' } })
     expect(await v.row(held[2]!.id)).toMatchObject({ state: 'paused', retry_count: 1 })

@@ -102,6 +102,17 @@ describe('a child is reopened', () => {
     await v.complete((await v.claim()).find((job) => job.id === id)!)
   })
 
+  it('and ends again while its parent aggregates: a new wave sees what it came to', async () => {
+    const { id, held } = await family(1)
+    await v.end(held[0]!, no)
+    const parent = (await v.claim()).find((job) => job.id === id)!
+    await retryOf(held[0]!)
+    await runChild(held[0]!)
+    expect((await v.complete(parent)).woken).toEqual([id])
+    expect(await v.row(id)).toMatchObject({ state: 'queued', phase: 'aggregate', wave: 2 })
+    await v.complete((await v.claim()).find((job) => job.id === id)!)
+  })
+
   it('of a parent that has ended: refused; under KEEP it runs and the parent is untouched', async () => {
     const { id, held } = await family(1)
     await v.end(held[0]!, no)
