@@ -15,7 +15,9 @@ interface Row {
 async function rows(): Promise<Row[]> {
   const text = await readFile(path.join(DOCS, 'cases.md'), 'utf8')
   let number = 0
-  return [...text.matchAll(/^\| +(\d*) +\| .* \| \[[^\]]*\]\(([^)]*)\) \| (.*) \|$/gm)].map(([, given, file, name]) => {
+  // However wide the columns are set.
+  const found = text.matchAll(/^\| +(\d*) *\| .*? \| +\[[^\]]*\]\(([^)]*)\) +\| (.*) \|$/gm)
+  return [...found].map(([, given, file, name]) => {
     number = Number(given || number)
     return { number, file: path.join(DOCS, file!), name: name!.trim() }
   })
