@@ -152,6 +152,22 @@ describe('retries', () => {
     expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'failed', error: message })
   })
 
+  test('what cannot even be asked for its class is an error like any other', async () => {
+    const job = defineJob(
+      { type: named('proxy') },
+      {
+        run() {
+          const { proxy, revoke } = Proxy.revocable({}, {})
+          revoke()
+          throw proxy
+        },
+      },
+    )
+    const { engine } = await engineWith([job])
+    const handle = await engine.enqueue(job.with({}, { maxRetries: 0 }))
+    expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'failed', errorCode: 'UNKNOWN' })
+  })
+
   test('retries are counted anew in AGGREGATE', async () => {
     const job = defineJob(
       { type: named('both') },
