@@ -1,10 +1,9 @@
 export { SchemaTooNewError, SchemaTooOldError } from './db/migration-errors.ts'
-export { AttemptAbortedError } from './engine/abort.ts'
 export type { Assignee, AssigneeStatus } from './engine/assignee.ts'
-export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/children.ts'
-export type { IsRetryable } from './engine/classify.ts'
-export type { ConcurrencyLimit } from './engine/concurrency-limit.ts'
-export type { AbortCode, ContextOf, JobContext } from './engine/context.ts'
+export type { ConcurrencyLimit } from './engine/claim/concurrency-limit.ts'
+export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/context/children.ts'
+export type { AbortCode, ContextOf, JobContext } from './engine/context/context.ts'
+export { createEngine } from './engine/create-engine.ts'
 export {
   type AnyContract,
   type ContractJob,
@@ -13,8 +12,7 @@ export {
   type JobOptions,
   type PayloadInput,
   type ResultOutput,
-} from './engine/contract.ts'
-export { createEngine } from './engine/create-engine.ts'
+} from './engine/definition/contract.ts'
 export {
   type AnyDefinition,
   defineJob,
@@ -22,7 +20,7 @@ export {
   type JobDefinition,
   type TypeSettings,
   type TypeTimeouts,
-} from './engine/define-job.ts'
+} from './engine/definition/define-job.ts'
 export type { ActorOptions, Engine, EngineFeed, EnqueueOptions, SteerOptions, SubtreeOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
@@ -38,10 +36,17 @@ export {
   ValidationError,
   WaitTimeoutError,
 } from './engine/errors.ts'
+export type { IsRetryable } from './engine/failure/classify.ts'
+export {
+  type HandlerErrorOptions,
+  PermanentError,
+  RetryableError,
+  SnoozeError,
+} from './engine/failure/handler-errors.ts'
+export type { BackoffPolicy } from './engine/failure/retry.ts'
 export type { JobEvent } from './engine/feed/event.ts'
 export type { JobEventFilter } from './engine/feed/filter.ts'
 export type { FeedBatch, FeedEnd, ReadFeedOptions, SubscribeOptions } from './engine/feed/hub.ts'
-export { type HandlerErrorOptions, PermanentError, RetryableError, SnoozeError } from './engine/handler-errors.ts'
 export type {
   CancelCode,
   ChildFailurePolicy,
@@ -55,8 +60,8 @@ export type {
   Timeouts,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
-export type { BackoffPolicy } from './engine/retry.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'
 export type { JobEnd } from './engine/wait-for.ts'
+export { AttemptAbortedError } from './engine/worker/abort.ts'

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { extname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type AnyDefinition, isJobDefinition } from '../engine/define-job.ts'
+import { type AnyDefinition, isJobDefinition } from '../engine/definition/define-job.ts'
 import { CliError } from './cli-error.ts'
 
 const TYPESCRIPT = new Set(['.ts', '.mts', '.cts', '.tsx'])

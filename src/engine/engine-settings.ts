@@ -2,7 +2,7 @@ import os from 'node:os'
 import { type Logger, pino } from 'pino'
 import { SchemaNameError } from '../db/migration-errors.ts'
 import { isSchemaName } from '../db/schema-name.ts'
-import type { AnyDefinition } from './define-job.ts'
+import type { AnyDefinition } from './definition/define-job.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
 

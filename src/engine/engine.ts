@@ -1,11 +1,11 @@
 import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
-import type { ResultOf } from './contract.ts'
+import type { ResultOf } from './definition/contract.ts'
+import type { JobRegistry } from './definition/job-registry.ts'
 import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
-import type { JobRegistry } from './job-registry.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
 

@@ -1,6 +1,6 @@
-import { CONTRACT } from './contract.ts'
+import { CONTRACT } from './definition/contract.ts'
+import { parseJsonOrThrow, type SchemaSlot } from './definition/standard-schema.ts'
 import type { Enqueued, Json, NewJob } from './job.ts'
-import { parseJsonOrThrow, type SchemaSlot } from './standard-schema.ts'
 import type { JobEnd } from './wait-for.ts'
 
 const SCHEMA: unique symbol = Symbol('coppice.result') as never

@@ -1,4 +1,4 @@
-import { faultOfConcurrencyKey } from './concurrency-limit.ts'
+import { faultOfConcurrencyKey } from './claim/concurrency-limit.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
 import { newJobId } from './ids.ts'

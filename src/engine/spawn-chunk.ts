@@ -6,7 +6,7 @@ import { LeaseLostError, ParentGoneError } from './errors.ts'
 import { lockJobs, lockTreeShared } from './locks.ts'
 import type { PreparedJob } from './prepare.ts'
 import { reopenCancelledChildren } from './reopen.ts'
-import type { SettleJob } from './settle-batch.ts'
+import type { SettleJob } from './settle/settle-batch.ts'
 import { isTerminal, type JobState } from './states.ts'
 
 /** What became of the children of a chunk. */

@@ -3,9 +3,9 @@ import { statement } from '../db/statement.ts'
 import { NotFoundError, UnavailableError, WaitTimeoutError } from './errors.ts'
 import { formatJobId } from './ids.ts'
 import type { CancelCode, FailureCode, Json } from './job.ts'
-import { LongTimer } from './long-timer.ts'
-import { isOutage } from './outage.ts'
 import { TERMINAL_SQL, type TerminalState } from './states.ts'
+import { LongTimer } from './worker/long-timer.ts'
+import { isOutage } from './worker/outage.ts'
 
 /** How a job ended. */
 export type JobEnd<Result = Json> =

@@ -1,6 +1,6 @@
-import type { AnyContract, PayloadInput } from '../engine/contract.ts'
+import type { AnyContract, PayloadInput } from '../engine/definition/contract.ts'
+import type { SchemaInput } from '../engine/definition/standard-schema.ts'
 import type { CancelCode, FailureCode, Json } from '../engine/job.ts'
-import type { SchemaInput } from '../engine/standard-schema.ts'
 import type { ActiveState } from '../engine/states.ts'
 
 /** What a contract's result is when it is returned. */

@@ -1,7 +1,7 @@
+import type { SchemaOutput, SchemaSlot } from '../engine/definition/standard-schema.ts'
 import { formatJobId } from '../engine/ids.ts'
 import type { AttemptError, ChildFailurePolicy, Json, OrphanPolicy, Progress, Timeouts } from '../engine/job.ts'
 import type { PreparedJob } from '../engine/prepare.ts'
-import type { SchemaOutput, SchemaSlot } from '../engine/standard-schema.ts'
 
 /** A child that a phase spawned, with the defaults of its type where that was given. */
 export interface SpawnedChild {

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { claimJobs } from '../../src/engine/claim.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
 import type { Outcome } from '../../src/engine/job.ts'
 import { prepareJobs } from '../../src/engine/prepare.ts'
-import { settle } from '../../src/engine/settle.ts'
+import { settle } from '../../src/engine/settle/settle.ts'
 import { addWorker } from '../support/verbs.ts'
 import { type Api, startApi } from './api.ts'
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { claimJobs } from '../../src/engine/claim.ts'
-import { settle } from '../../src/engine/settle.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
+import { settle } from '../../src/engine/settle/settle.ts'
 import { addWorker } from '../support/verbs.ts'
 import { type Api, startApi } from './api.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { transaction } from '../../src/db/transaction.ts'
-import { claimJobs } from '../../src/engine/claim.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
 import type { NewJob } from '../../src/engine/job.ts'
 import { idsOf, useLimitedClaims } from '../support/limited-claims.ts'
 import { plansOf } from '../support/plans.ts'

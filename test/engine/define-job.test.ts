@@ -1,15 +1,15 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
-import { attemptLimit } from '../../src/engine/attempt-limit.ts'
-import { declareJob } from '../../src/engine/contract.ts'
-import { defineJob, isJobDefinition } from '../../src/engine/define-job.ts'
+import { declareJob } from '../../src/engine/definition/contract.ts'
+import { defineJob, isJobDefinition } from '../../src/engine/definition/define-job.ts'
+import { handlerFor } from '../../src/engine/definition/handler-for.ts'
+import { createJobRegistry, type JobRegistry } from '../../src/engine/definition/job-registry.ts'
 import { ValidationError } from '../../src/engine/errors.ts'
-import { handlerFor } from '../../src/engine/handler-for.ts'
 import type { Job, Json } from '../../src/engine/job.ts'
-import { createJobRegistry, type JobRegistry } from '../../src/engine/job-registry.ts'
 import { prepareJobs, prepareOneJob } from '../../src/engine/prepare.ts'
-import { resultOf } from '../../src/engine/result.ts'
+import { attemptLimit } from '../../src/engine/worker/attempt-limit.ts'
+import { resultOf } from '../../src/engine/worker/result.ts'
 import type { NewJob } from '../../src/index.ts'
 
 const digestFile = declareJob({
@@ -54,7 +54,7 @@ describe('definitions', () => {
     expect(isJobDefinition(digestFile)).toBe(false)
     expect(isJobDefinition(null)).toBe(false)
     const url = new URL('../../src/engine/define-job.ts?copy', import.meta.url).href
-    const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/define-job.ts')
+    const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/definition/define-job.ts')
     expect(copy.defineJob).not.toBe(defineJob)
     expect(isJobDefinition(copy.defineJob({ type: 'x' }, { run }))).toBe(true)
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { saveCheckpoint } from '../../src/engine/checkpoint.ts'
+import { saveCheckpoint } from '../../src/engine/context/checkpoint.ts'
 import { defineJob } from '../../src/index.ts'
 import { createGate } from '../support/gate.ts'
 import { until } from '../support/until.ts'

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { JobEventTable } from '../../src/db/tables.ts'
-import { claimJobs } from '../../src/engine/claim.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
 import { recoverLostJobs } from '../../src/engine/lease/recovery.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { findViolations } from '../support/invariants.ts'

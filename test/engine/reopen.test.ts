@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
-import type { ClaimedJob } from '../../src/engine/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claim.ts'
 import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { findViolations } from '../support/invariants.ts'
@@ -301,7 +301,7 @@ describe('failure tolerance', () => {
 
   it('is judged over a batch, and for a parent that is running once it waits', async () => {
     const { id, held } = await family(4, { failureTolerance: '25%' })
-    const { settle } = await import('../../src/engine/settle.ts')
+    const { settle } = await import('../../src/engine/settle/settle.ts')
     await settle(
       v.db,
       held.slice(0, 2).map((job) => ({ job, outcome: no })),

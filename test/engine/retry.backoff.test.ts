@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { PermanentError, RetryableError, SnoozeError } from '../../src/engine/handler-errors.ts'
-import { backoffDelay, exhaustedLine, failedAttempt, retryLine, retryOrFail } from '../../src/engine/retry.ts'
+import { PermanentError, RetryableError, SnoozeError } from '../../src/engine/failure/handler-errors.ts'
+import { backoffDelay, exhaustedLine, failedAttempt, retryLine, retryOrFail } from '../../src/engine/failure/retry.ts'
 
 const job = { type: 'digest-folder', phase: 'ingest', retryCount: 0, maxRetries: 2 } as const
 const id = '018f3c7e-0000-7000-8000-000000000001'

@@ -6,10 +6,10 @@ import type { AddressInfo } from 'node:net'
 import pg from 'pg'
 import { describe, expect, inject, test } from 'vitest'
 import { z } from 'zod'
-import { classify } from '../../src/engine/classify.ts'
-import { describeError, MAX_MESSAGE_BYTES, MAX_STACK_BYTES, storable } from '../../src/engine/describe-error.ts'
 import { ValidationError } from '../../src/engine/errors.ts'
-import { PermanentError, RetryableError, SnoozeError } from '../../src/engine/handler-errors.ts'
+import { classify } from '../../src/engine/failure/classify.ts'
+import { describeError, MAX_MESSAGE_BYTES, MAX_STACK_BYTES, storable } from '../../src/engine/failure/describe-error.ts'
+import { PermanentError, RetryableError, SnoozeError } from '../../src/engine/failure/handler-errors.ts'
 import { FAILURE_CODES } from '../../src/engine/job.ts'
 
 /** What a piece of code really throws. */
@@ -168,7 +168,7 @@ describe('what a handler asks for', () => {
 
   test('counts with classes of another copy of this package', async () => {
     const url = new URL('../../src/engine/handler-errors.ts?copy', import.meta.url).href
-    const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/handler-errors.ts')
+    const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/failure/handler-errors.ts')
     expect(copy.PermanentError).not.toBe(PermanentError)
     expect(classify(new copy.PermanentError('no')).verdict).toBe('fail')
   })

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/db/database.ts'
-import { claimJobs } from '../../src/engine/claim.ts'
-import { settle } from '../../src/engine/settle.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
+import { settle } from '../../src/engine/settle/settle.ts'
 import { findViolations } from '../support/invariants.ts'
 import { addWorker, createVerbs, type Verbs } from '../support/verbs.ts'
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest'
-import { type ClaimedJob, claimJobs } from '../../src/engine/claim.ts'
-import { ClaimLimits } from '../../src/engine/claim-limits.ts'
+import { type ClaimedJob, claimJobs } from '../../src/engine/claim/claim.ts'
+import { ClaimLimits } from '../../src/engine/claim/claim-limits.ts'
 import { findViolations } from './invariants.ts'
 import { createVerbs, type Verbs } from './verbs.ts'
 

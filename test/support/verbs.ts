@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { type Database, openDatabase } from '../../src/db/database.ts'
-import { type ClaimedJob, claimJobs } from '../../src/engine/claim.ts'
+import { type ClaimedJob, claimJobs } from '../../src/engine/claim/claim.ts'
 import { enqueueJobs } from '../../src/engine/enqueue.ts'
 import type { NewJob, Outcome } from '../../src/engine/job.ts'
 import { type PreparedJob, prepareJobs } from '../../src/engine/prepare.ts'
-import { type SettleReport, settle } from '../../src/engine/settle.ts'
+import { type SettleReport, settle } from '../../src/engine/settle/settle.ts'
 import { createTestDatabase, type TestDatabase } from './database.ts'
 
 /** The engine's verbs by hand, with no worker: a test decides what is claimed and how each attempt ends. */

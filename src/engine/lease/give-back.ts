@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
+import { exhaustedLine, retryLine, retryOrFail } from '../failure/retry.ts'
 import type { AttemptError } from '../job.ts'
-import { exhaustedLine, retryLine, retryOrFail } from '../retry.ts'
-import { settle } from '../settle.ts'
-import type { SettleItem } from '../settle-batch.ts'
+import { settle } from '../settle/settle.ts'
+import type { SettleItem } from '../settle/settle-batch.ts'
 import type { Phase } from '../states.ts'
 
 /** A RUNNING job whose attempt is over without having said so: the columns that giving it back needs. */

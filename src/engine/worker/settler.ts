@@ -1,0 +1,104 @@
+import type { SettleReport } from '../settle/settle.ts'
+import type { SettleItem } from '../settle/settle-batch.ts'
+
+/** What became of one ended attempt: written, or refused because it no longer held its job. */
+export type SettleFate = 'settled' | 'stale' | 'refused'
+
+/** Most attempts settled at once. */
+const MAX_BATCH = 500
+
+/** How many batches may be under way; the next ones gather meanwhile. */
+const IN_FLIGHT = { moves: 2, fanOuts: 3 }
+
+/** Settles ended attempts in batches: at once while few come, in the largest batches there are while many do. */
+export class Settler {
+  readonly #settle: (items: readonly SettleItem[]) => Promise<SettleReport>
+  readonly #moves: Lane
+  /** Each a transaction of its own, maybe a long one: nobody else's settling waits for it. */
+  readonly #fanOuts: Lane
+
+  /** @param settle tries on through outages; what it throws all the same is thrown to each of the batch. */
+  constructor(settle: (items: readonly SettleItem[]) => Promise<SettleReport>) {
+    this.#settle = settle
+    const run = (entries: readonly Entry[]) => this.#run(entries)
+    this.#moves = new Lane(run, IN_FLIGHT.moves, MAX_BATCH)
+    this.#fanOuts = new Lane(run, IN_FLIGHT.fanOuts, 1)
+  }
+
+  /** Attempts handed over that are not settled yet. */
+  get pending(): number {
+    return this.#moves.pending + this.#fanOuts.pending
+  }
+
+  /** Resolves when the attempt's end has been committed, or refused. */
+  settle(item: SettleItem): Promise<SettleFate> {
+    const lane = item.outcome.kind === 'waiting' ? this.#fanOuts : this.#moves
+    return new Promise((resolve, reject) => lane.add({ item, resolve, reject }))
+  }
+
+  async #run(entries: readonly Entry[]): Promise<void> {
+    try {
+      const report = await this.#settle(entries.map((entry) => entry.item))
+      const stale = new Set(report.stale)
+      const refused = new Set(report.refused.map(({ id }) => id))
+      for (const { item, resolve } of entries) {
+        resolve(stale.has(item.job.id) ? 'stale' : refused.has(item.job.id) ? 'refused' : 'settled')
+      }
+    } catch (error) {
+      for (const { reject } of entries) reject(error)
+    }
+  }
+}
+
+interface Entry {
+  item: SettleItem
+  resolve(fate: SettleFate): void
+  reject(error: unknown): void
+}
+
+/** A queue whose entries are run in batches, a few at a time. */
+class Lane {
+  readonly #run: (entries: readonly Entry[]) => Promise<void>
+  readonly #maxInFlight: number
+  readonly #maxBatch: number
+  #queue: Entry[] = []
+  #inFlight = 0
+  #running = 0
+  #scheduled = false
+
+  constructor(run: (entries: readonly Entry[]) => Promise<void>, maxInFlight: number, maxBatch: number) {
+    this.#run = run
+    this.#maxInFlight = maxInFlight
+    this.#maxBatch = maxBatch
+  }
+
+  get pending(): number {
+    return this.#queue.length + this.#running
+  }
+
+  add(entry: Entry): void {
+    this.#queue.push(entry)
+    this.#schedule()
+  }
+
+  // Handlers that end in the same turn of the event loop go into one batch.
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.#scheduled = false
+      while (this.#queue.length > 0 && this.#inFlight < this.#maxInFlight) {
+        void this.#start(this.#queue.splice(0, this.#maxBatch))
+      }
+    })
+  }
+
+  async #start(batch: readonly Entry[]): Promise<void> {
+    this.#inFlight++
+    this.#running += batch.length
+    await this.#run(batch)
+    this.#inFlight--
+    this.#running -= batch.length
+    if (this.#queue.length > 0) this.#schedule()
+  }
+}
