@@ -53,7 +53,7 @@ describe('definitions', () => {
     expect(isJobDefinition(definition)).toBe(true)
     expect(isJobDefinition(digestFile)).toBe(false)
     expect(isJobDefinition(null)).toBe(false)
-    const url = new URL('../../src/engine/define-job.ts?copy', import.meta.url).href
+    const url = new URL('../../src/engine/definition/define-job.ts?copy', import.meta.url).href
     const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/definition/define-job.ts')
     expect(copy.defineJob).not.toBe(defineJob)
     expect(isJobDefinition(copy.defineJob({ type: 'x' }, { run }))).toBe(true)

@@ -167,7 +167,7 @@ describe('what a handler asks for', () => {
   })
 
   test('counts with classes of another copy of this package', async () => {
-    const url = new URL('../../src/engine/handler-errors.ts?copy', import.meta.url).href
+    const url = new URL('../../src/engine/failure/handler-errors.ts?copy', import.meta.url).href
     const copy = (await import(/* @vite-ignore */ url)) as typeof import('../../src/engine/failure/handler-errors.ts')
     expect(copy.PermanentError).not.toBe(PermanentError)
     expect(classify(new copy.PermanentError('no')).verdict).toBe('fail')
