@@ -42,7 +42,7 @@ const move = statement<ChangedRow>(
       pause_requested = false, child_count = j.child_count + s.created, open_children = j.open_children + s.opened,
       spawn_wave = s.spawn_wave, result = coalesce(s.result::jsonb, j.result), waiting_since = now(),
       version = j.version + 1, updated_at = now()
-    from start s where j.id = s.id
+    from start s where j.id = s.id and j.id = any($2::uuid[])
     returning j.*, s.created
   ),
   event as (
