@@ -92,15 +92,22 @@ export async function insertJobs(
   return { results, created: created.length, existing: [...existing.values()] }
 }
 
+/** Children of one parent. */
+export interface Family {
+  place: Place
+  /** Without keys and without children of their own. */
+  children: readonly PreparedJob[]
+}
+
+/** Writes the plain children of many parents at once. Locks: none but the new rows (the caller locks the parents). */
+export async function insertChildren(tx: Queryable, families: readonly Family[], actor: string): Promise<void> {
+  const placed = families.flatMap(({ place, children }) => children.map((child) => placedUnder(child, place)))
+  if (placed.length > 0) await tx.query(insertPlain, parameters(placed, actor))
+}
+
 /** Inserts the top level, where keys may meet jobs that are there already. */
 async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
-  const placed = (job: PreparedJob): Placed => ({
-    job,
-    treeId: place?.treeId ?? job.id,
-    parentId: place?.id ?? null,
-    parentWave: place?.spawnWave ?? null,
-    depth: place ? place.depth + 1 : 0,
-  })
+  const placed = (job: PreparedJob) => placedUnder(job, place)
   const created: Placed[] = []
   const existing = new Map<PreparedJob, string>()
   const plain = jobs.filter((job) => job.key === null).map(placed)
@@ -131,6 +138,16 @@ async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Pla
     todo = rest.filter((job) => !existing.has(job))
   }
   return { created, existing }
+}
+
+function placedUnder(job: PreparedJob, place: Place | null): Placed {
+  return {
+    job,
+    treeId: place?.treeId ?? job.id,
+    parentId: place?.id ?? null,
+    parentWave: place?.spawnWave ?? null,
+    depth: place ? place.depth + 1 : 0,
+  }
 }
 
 function descendants(top: Placed): Placed[] {

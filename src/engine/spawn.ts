@@ -4,14 +4,14 @@ import type { JobTable } from '../db/tables.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertJobs } from './enqueue.ts'
 import { InvalidStateError, NotFoundError, ParentGoneError } from './errors.ts'
-import { insertEvents } from './event-sql.ts'
 import type { Enqueued, Json } from './job.ts'
 import { lockJobs, lockTreeShared } from './locks.ts'
 import { gainMembers } from './membership.ts'
 import type { PreparedJob } from './prepare.ts'
 import { reopenCancelledChildren } from './reopen.ts'
-import { type ChangedRow, wakeSettled } from './settle/apply-moves.ts'
+import { wakeSettled } from './settle/apply-moves.ts'
 import type { SettleJob } from './settle/settle-batch.ts'
+import { startWaiting } from './start-waiting.ts'
 import { isTerminal, type JobState } from './states.ts'
 import { wakeParents } from './wake.ts'
 
@@ -39,18 +39,16 @@ export async function endPhaseWaiting(
     await lockTreeShared(tx, job.treeId)
     const rows = await lockJobs(tx, [...inserted.existing, job.id])
     const reopened = await reopenCancelledChildren(tx, [...rows.values()], actor)
-    const resultText = result === undefined ? null : JSON.stringify(result)
-    const [moved] = await tx.query(startWaiting, [
-      job.id,
-      job.claimToken,
-      inserted.created,
-      inserted.created + reopened,
+    const own = rows.get(job.id)
+    if (own?.claim_token !== job.claimToken || own.state !== 'running') throw new Stale()
+    const start = {
+      id: job.id,
+      created: inserted.created,
+      opened: inserted.created + reopened,
       spawnWave,
-      actor,
-      resultText,
-    ])
-    if (!moved) throw new Stale()
-    const ends = await wakeSettled(tx, [moved], actor)
+      result: result === undefined ? null : JSON.stringify(result),
+    }
+    const ends = await wakeSettled(tx, await startWaiting(tx, [start], actor), actor)
     return { outcome: 'settled', woken: ends.woken.length > 0, failing: ends.failing.length > 0 }
   }).catch((error: unknown): WaitEnd => {
     if (error instanceof Stale) return STALE
@@ -124,25 +122,3 @@ const readHold = statement<{ state: string; waited: boolean }>(
 )
 
 const findTree = statement<{ tree_id: string }>('spawn.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)
-
-// Fenced by the claim token; the row lock is held already.
-const startWaiting = statement<ChangedRow>(
-  'spawn.start-waiting',
-  (t) => `
-  with moved as (
-    update ${t.job} j
-    set state = case when pause_requested then 'paused' else 'waiting' end,
-      paused_from = case when pause_requested then 'waiting' end,
-      pause_requested = false, child_count = child_count + $3, open_children = open_children + $4, spawn_wave = $5,
-      result = coalesce($7::jsonb, result), waiting_since = now(), version = version + 1, updated_at = now()
-    where id = $1 and claim_token = $2 and state = 'running'
-    returning j.*
-  ),
-  event as (
-    ${insertEvents(t)}
-    select 'moved', id, tree_id, parent_id, type, 'running', state, phase, wave, attempt, version, $6, null,
-      jsonb_build_object('spawned', $3::int)
-    from moved
-  )
-  select id, state, open_children, failing_child_id, assignee_id, failure_tolerance is not null as judge from moved`,
-)

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { z } from 'zod'
 import { declareJob, defineJob, PermanentError, SnoozeError } from '../../src/index.ts'
@@ -17,6 +18,25 @@ describe('two phases', () => {
       if (payload.n < 0) throw new PermanentError('negative')
       return payload.n
     },
+  })
+
+  test('children are claimed as soon as they are there, however rarely the worker polls', async () => {
+    const slow = defineJob(
+      { type: named('slow'), payload: z.object({ children: z.number() }) },
+      {
+        async ingest(ctx) {
+          // Longer than the worker looks on after a claim: it waits for a ring by then.
+          await sleep(200)
+          await ctx.spawn(Array.from({ length: ctx.payload.children }, (_, n) => leaf.with({ n })))
+        },
+        async aggregate() {},
+      },
+    )
+    const { engine } = await engineWith([leafJob, slow], { poll: '10m' })
+    for (const children of [3, 300]) {
+      const handle = await engine.enqueue(slow.with({ children }))
+      expect(await engine.waitFor(handle, deadline)).toMatchObject({ state: 'completed' })
+    }
   })
 
   test('children run, and the parent is woken once to aggregate them', async () => {

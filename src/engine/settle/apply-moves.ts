@@ -112,7 +112,7 @@ const applyChanges = statement<ChangedRow>(
       version = j.version + (c."to" is not null)::int,
       updated_at = case when c."to" is null then j.updated_at else now() end
     from change c
-    where j.id = c.id and (c."to" is null or j.state = 'running')
+    where j.id = c.id and j.id = any($2::uuid[]) and (c."to" is null or j.state = 'running')
     returning j.*, c."to" as moved_to, c.reason, c.detail, c.any_failed
   ),
   event as (

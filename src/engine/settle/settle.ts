@@ -5,6 +5,7 @@ import { endJob, failFailingParents } from '../cascade.ts'
 import type { AttemptError, Outcome } from '../job.ts'
 import { endPhaseWaiting } from '../spawn.ts'
 import { type BatchResult, emptyResult, mergeResults, type SettleItem } from './settle-batch.ts'
+import { isSmallFanOut, settleFanOuts } from './settle-fan-outs.ts'
 import { settleInner } from './settle-inner.ts'
 import { settleLeaves } from './settle-leaves.ts'
 
@@ -25,8 +26,8 @@ const LOCK_PAUSE = 5
 
 /**
  * Settles attempts: moves each job as its outcome says, fenced by its claim token, settles its parent's edge, and wakes
- * parents whose last open child this was. Leaves go in one statement a batch, inner jobs in another transaction, a job
- * that spawned or that ends with open children in one of its own.
+ * parents whose last open child this was. Leaves go in one statement a batch, inner jobs in another transaction, small
+ * fan-outs in a third; a job that spawned many children or that ends with open ones in a transaction of its own.
  *
  * Throws only when the database cannot be reached (or is at fault): the same items may then be settled again, and what
  * was committed already is recognised by its token.
@@ -66,7 +67,18 @@ export async function settle(
       leaves = []
     }
   }
-  for (const item of waiting) take(await halving([item], report, ([one]) => settleAlone(db, one!, actor)))
+  const small = waiting.filter(isSmallFanOut)
+  const alone = waiting.filter((item) => !isSmallFanOut(item))
+  const together = await halving(small, report, (batch) => {
+    const [only] = batch
+    return batch.every(isSmallFanOut) && batch.length > 1
+      ? settleFanOuts(db, batch, actor)
+      : settleAlone(db, only!, actor)
+  })
+  take(together)
+  for (const item of [...together.other, ...alone]) {
+    take(await halving([item], report, ([one]) => settleAlone(db, one!, actor)))
+  }
   const ended = await failFailingParents(db, [...failing], { actor })
   report.woken.push(...ended.woken)
   return report

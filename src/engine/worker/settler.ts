@@ -1,5 +1,6 @@
 import type { SettleReport } from '../settle/settle.ts'
 import type { SettleItem } from '../settle/settle-batch.ts'
+import { isSmallFanOut } from '../settle/settle-fan-outs.ts'
 
 /** What became of one ended attempt: written, or refused because it no longer held its job. */
 export type SettleFate = 'settled' | 'stale' | 'refused'
@@ -8,12 +9,16 @@ export type SettleFate = 'settled' | 'stale' | 'refused'
 const MAX_BATCH = 500
 
 /** How many batches may be under way; the next ones gather meanwhile. */
-const IN_FLIGHT = { moves: 2, fanOuts: 3 }
+const IN_FLIGHT = { moves: 2, smallFanOuts: 2, fanOuts: 3 }
+
+/** Most small fan-outs of one transaction: some thousands of rows. */
+const MAX_FAN_OUTS = 50
 
 /** Settles ended attempts in batches: at once while few come, in the largest batches there are while many do. */
 export class Settler {
   readonly #settle: (items: readonly SettleItem[]) => Promise<SettleReport>
   readonly #moves: Lane
+  readonly #smallFanOuts: Lane
   /** Each a transaction of its own, maybe a long one: nobody else's settling waits for it. */
   readonly #fanOuts: Lane
 
@@ -22,18 +27,24 @@ export class Settler {
     this.#settle = settle
     const run = (entries: readonly Entry[]) => this.#run(entries)
     this.#moves = new Lane(run, IN_FLIGHT.moves, MAX_BATCH)
+    this.#smallFanOuts = new Lane(run, IN_FLIGHT.smallFanOuts, MAX_FAN_OUTS)
     this.#fanOuts = new Lane(run, IN_FLIGHT.fanOuts, 1)
   }
 
   /** Attempts handed over that are not settled yet. */
   get pending(): number {
-    return this.#moves.pending + this.#fanOuts.pending
+    return this.#moves.pending + this.#smallFanOuts.pending + this.#fanOuts.pending
   }
 
   /** Resolves when the attempt's end has been committed, or refused. */
   settle(item: SettleItem): Promise<SettleFate> {
-    const lane = item.outcome.kind === 'waiting' ? this.#fanOuts : this.#moves
+    const lane = this.#laneOf(item)
     return new Promise((resolve, reject) => lane.add({ item, resolve, reject }))
+  }
+
+  #laneOf(item: SettleItem): Lane {
+    if (item.outcome.kind !== 'waiting') return this.#moves
+    return isSmallFanOut(item) ? this.#smallFanOuts : this.#fanOuts
   }
 
   async #run(entries: readonly Entry[]): Promise<void> {

@@ -265,7 +265,8 @@ export class Worker {
     const actor = formatId('WK', this.#workerId ?? 'none')
     const report = await outages.persist(() => settle(db, items, { actor }), this.#giveUp.signal)
     onCommitted()
-    if (report.woken.length > 0) this.#work.ring()
+    // Parents that are due, and new children: work that is there at once.
+    if (report.woken.length > 0 || items.some(({ outcome }) => outcome.kind === 'waiting')) this.#work.ring()
     for (const { outcome } of items) {
       if (outcome.kind === 'retry' || outcome.kind === 'requeue') this.nudgeIn(outcome.delayMs)
     }
