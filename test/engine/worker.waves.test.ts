@@ -39,6 +39,26 @@ describe('more than two phases, and whole trees', () => {
     })
   })
 
+  test('a last child whose time runs out wakes its parent, which sees it failed (case 9)', async () => {
+    const endless = defineJob(
+      { type: named('endless') },
+      { timeouts: { ingest: 50 }, run: () => new Promise<never>(() => {}) },
+    )
+    const parent = defineJob(
+      { type: named('patient') },
+      {
+        ingest: (ctx) => ctx.spawn([endless.with({}, { maxRetries: 0 })]),
+        async aggregate(ctx) {
+          const codes: unknown[] = []
+          for await (const child of ctx.children(endless)) if (child.state === 'failed') codes.push(child.error.code)
+          return codes
+        },
+      },
+    )
+    const { engine } = await engineWith([endless, parent])
+    expect(await engine.waitFor(await engine.enqueue(parent.with()), deadline)).toMatchObject({ result: ['TIMEOUT'] })
+  })
+
   test('a retried aggregate does not run the children again, and reads the same set', async () => {
     let leaves = 0
     let tries = 0
