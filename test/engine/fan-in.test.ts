@@ -151,7 +151,7 @@ describe('children that end while their parent still runs', () => {
       await client.query('select 1 from coppice.job where id = $1 for update', [id])
       const waiters = async (n: number) => {
         const blocked = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-        await expect.poll(async () => (await v.test.pool.query(blocked)).rowCount).toBe(n)
+        await expect.poll(async () => (await v.test.pool.query(blocked)).rowCount, { timeout: 10_000 }).toBe(n)
       }
       const acts = { child: () => v.complete(held[0]!), parent: () => v.spawn(parent, []) }
       const one = acts[first]()

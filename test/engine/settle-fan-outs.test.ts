@@ -110,7 +110,7 @@ describe('settling small fan-outs together', () => {
     await client.query('select pg_advisory_xact_lock($1, $2)', [v.db.lockSpace, treeBucket(blocked.treeId)])
     const settling = settle(v.db, await fanOuts(held, [1, 1]), { actor: 'test' })
     if (treeBucket(free.treeId) !== treeBucket(blocked.treeId)) {
-      await expect.poll(async () => (await v.row(free.id)).state).toBe('waiting')
+      await expect.poll(async () => (await v.row(free.id)).state, { timeout: 10_000 }).toBe('waiting')
     }
     expect((await v.row(blocked.id)).state).toBe('running')
     await client.query('rollback')

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/db/database.ts'
 import { claimJobs } from '../../src/engine/claim/claim.ts'
+import { treeBucket } from '../../src/engine/locks.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
 import { findViolations } from '../support/invariants.ts'
+import { until } from '../support/until.ts'
 import { addWorker, createVerbs, type Verbs } from '../support/verbs.ts'
 
 let v: Verbs
@@ -96,20 +98,25 @@ describe('settle', () => {
   })
 
   it('goes on while another holds the exclusive lock of one of the trees', async () => {
-    const [one, other] = await roots(2)
-    const held = await v.claim()
+    const ids = await roots(20)
+    const bucket = (id: string | undefined) => treeBucket(id!)
+    const one = ids[0]!
+    // Trees share their locks by buckets: one that is sure to have another lock.
+    const other = ids.find((id) => bucket(id) !== bucket(one))!
+    const held = (await v.claim()).filter((job) => job.id === one || job.id === other)
     const client = await v.test.pool.connect()
-    await client.query('begin')
-    await client.query('select pg_advisory_xact_lock($1, $2)', [
-      v.db.lockSpace,
-      Number.parseInt(one!.slice(-2), 16) % 128,
-    ])
-    const settling = v.complete(...held)
-    await expect.poll(async () => (await v.row(other!)).state).toBe('completed')
-    expect((await v.row(one!)).state).toBe('running')
-    await client.query('rollback')
-    client.release()
-    expect((await settling).settled.sort()).toEqual([one, other].sort())
+    try {
+      await client.query('begin')
+      await client.query('select pg_advisory_xact_lock($1, $2)', [v.db.lockSpace, bucket(one)])
+      const settling = v.complete(...held)
+      await until(async () => (await v.row(other)).state === 'completed', { what: 'the other tree to settle' })
+      expect((await v.row(one)).state).toBe('running')
+      await client.query('rollback')
+      expect((await settling).settled.sort()).toEqual([one, other].sort())
+    } finally {
+      await client.query('rollback')
+      client.release()
+    }
   })
 })
 
