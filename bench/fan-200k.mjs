@@ -17,7 +17,7 @@ const fan = declareJob({ type: 'fan' })
 const leaf = declareJob({ type: 'leaf' })
 
 function* leaves(children) {
-  for (let index = 0; index < children; index++) yield leaf.with({ index })
+  for (let index = 0; index < children; index++) yield leaf.with({ index }, { key: `${index}` })
 }
 
 /** The worker's process: works until it is told to stop, and then says how large it grew. */
@@ -62,12 +62,13 @@ async function main() {
   })
   const children = Number(values.children)
   const servers = await startServers({ redis: false })
+  let worker
   try {
     const connectionString = await servers.freshDatabase()
     const client = createEngine({ connectionString, logger: pino({ level: 'warn' }) })
     await client.start()
     const task = { connectionString, children, list: values.list, concurrency: Number(values.concurrency) }
-    const worker = fork(import.meta.filename, ['--worker', JSON.stringify(task)])
+    worker = fork(import.meta.filename, ['--worker', JSON.stringify(task)])
     await once(worker, 'message')
     const started = now()
     const parent = await client.enqueue(fan.with({}))
@@ -84,6 +85,7 @@ async function main() {
     const met = peakMb < TARGET_MB
     console.log(JSON.stringify({ children, list: values.list, seconds, at, peakMb, targetMb: TARGET_MB, met }))
   } finally {
+    if (worker?.connected) worker.kill()
     await servers.stop()
   }
 }
