@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
+import { cancelDescendants, cancelRows } from './descendants.ts'
 import { InvalidStateError, NotFoundError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type AttemptError, type CancelCode, type Job, jobFromRow, type Outcome } from './job.ts'
@@ -9,7 +10,7 @@ import { lockJobs, lockTreeExclusive } from './locks.ts'
 import { applyMoves, wakeSettled } from './settle/apply-moves.ts'
 import { childFailed, moveOfParent } from './settle/outcome-move.ts'
 import type { SettleJob } from './settle/settle-batch.ts'
-import { ACTIVE_SQL, isTerminal, type JobState } from './states.ts'
+import { isTerminal, type JobState } from './states.ts'
 
 /*
  * Verbs on a subtree. Each is one transaction under the tree's exclusive lock, so that no spawn, settle or wake of the
@@ -211,48 +212,6 @@ export async function leaveChildSet(tx: Tx, row: JobTable, parent: JobTable, act
   return wakeSettled(tx, after, actor)
 }
 
-/** Most rows that one statement of a cascade writes. */
-const CASCADE_CHUNK = 10_000
-
-/** Cancels every active descendant of a job and returns how many; open counters below it become 0. */
-export async function cancelDescendants(
-  tx: Tx,
-  id: string,
-  why: { reason: string; code: CancelCode },
-  actor: string,
-): Promise<number> {
-  let cancelled = 0
-  for (let level = [id]; level.length > 0; ) {
-    const next: string[] = []
-    for (const parents of chunks(level)) {
-      const rows = await tx.query(lockLevel, [parents])
-      const active = rows.filter((row) => !isTerminal(row.state as JobState)).map((row) => row.id)
-      for (const ids of chunks(active)) cancelled += await cancelRows(tx, ids, why, actor, false)
-      // A terminal parent that kept its children counts them still; they have just been cancelled.
-      const counting = rows.filter((row) => isTerminal(row.state as JobState) && row.open_children !== 0)
-      if (counting.length > 0) await tx.query(zeroCounters, [counting.map((row) => row.id)])
-      for (const row of rows) next.push(row.id)
-    }
-    level = next
-  }
-  return cancelled
-}
-
-async function cancelRows(
-  tx: Tx,
-  ids: readonly string[],
-  why: { reason: string; code: CancelCode },
-  actor: string,
-  keepsChildren: boolean,
-): Promise<number> {
-  const rows = await tx.query(cancelStatement, [ids, actor, why.reason, why.code, keepsChildren])
-  return rows.length
-}
-
-function* chunks(ids: readonly string[]): Generator<readonly string[]> {
-  for (let start = 0; start < ids.length; start += CASCADE_CHUNK) yield ids.slice(start, start + CASCADE_CHUNK)
-}
-
 const findJob = statement<{ tree_id: string; parent_id: string | null }>(
   'cascade.find',
   (t) => `select tree_id, parent_id from ${t.job} where id = $1`,
@@ -263,44 +222,9 @@ const readFailingChild = statement<{ failing_child_id: string | null }>(
   (t) => `select failing_child_id from ${t.job} where id = $1`,
 )
 
-const lockLevel = statement<{ id: string; state: string; open_children: number }>(
-  'cascade.lock-level',
-  (t) => `
-  select id, state, open_children from ${t.job} where parent_id = any($1::uuid[])
-  order by id for no key update`,
-)
-
-const zeroCounters = statement(
-  'cascade.zero-counters',
-  (t) => `update ${t.job} set open_children = 0 where id = any($1::uuid[])`,
-)
-
 const uncountChild = statement(
   'cascade.uncount-child',
   (t) => `update ${t.job} set child_count = child_count - 1 where id = $1`,
-)
-
-// The rows are locked already: their states are what they were when they were chosen.
-const cancelStatement = statement<{ id: string }>(
-  'cascade.cancel',
-  (t) => `
-  with before as (select id, state from ${t.job} where id = any($1::uuid[]) and state in (${ACTIVE_SQL})),
-  cancelled as (
-    update ${t.job} j
-    set state = 'cancelled', cancel_reason = $3, cancel_code = $4,
-      open_children = case when $5 then j.open_children else 0 end,
-      completion_epoch = j.completion_epoch + 1, finished_at = now(), paused_from = null,
-      -- Kept by a job that ends while it waits: a retry lets it wait again.
-      waiting_since = case when 'waiting' in (j.state, j.paused_from) then j.waiting_since end,
-      pause_requested = false, failing_child_id = null, version = j.version + 1, updated_at = now()
-    from before b where j.id = b.id and j.state = b.state
-    returning j.*, b.state as was
-  )
-  ${insertEvents(t)}
-  select 'moved', id, tree_id, parent_id, type, was, state, phase, wave, attempt, version, $2, $3,
-    jsonb_build_object('cancelCode', upper($4))
-  from cancelled
-  returning job_id as id`,
 )
 
 const failRow = statement(
