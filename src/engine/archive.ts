@@ -9,7 +9,7 @@ import { jobFromRow } from './job.ts'
 import { gainMembers } from './membership.ts'
 import { lockOne, readBack, type Steered } from './one-job.ts'
 import { isTerminal, type JobState } from './states.ts'
-import { wakeParents } from './wake.ts'
+import { wakeAtEdge } from './wake.ts'
 
 /**
  * Takes a job out of lists and out of its parent's child set. An active one is cancelled first, with its subtree.
@@ -56,8 +56,7 @@ export async function unarchiveJob(db: Database, id: string, { actor, reason }: 
 
 async function wakeIfWaiting(tx: Tx, row: JobTable, actor: string): Promise<string[]> {
   const candidates = [{ id: row.id, assigneeId: row.assignee_id }]
-  const outcomes = await wakeParents(tx, candidates, { source: 'edge', actor })
-  return outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
+  return wakeAtEdge(tx, candidates, actor)
 }
 
 const archive = statement(

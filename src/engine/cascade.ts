@@ -6,7 +6,7 @@ import { cancelDescendants, cancelRows } from './descendants.ts'
 import { InvalidStateError, NotFoundError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type AttemptError, type CancelCode, type Job, jobFromRow, type Outcome } from './job.ts'
-import { lockJobs, lockTreeExclusive } from './locks.ts'
+import { findPlace, lockJobs, lockTreeExclusive } from './locks.ts'
 import { applyMoves, wakeSettled } from './settle/apply-moves.ts'
 import { childFailed, moveOfParent } from './settle/outcome-move.ts'
 import type { SettleJob } from './settle/settle-batch.ts'
@@ -179,7 +179,7 @@ const NOTHING: EndReport = { woken: [], failing: [] }
 
 /** Locks: the tree exclusively, then the job's and its parent's rows in the one order. */
 export async function lockSubtree(tx: Tx, id: string): Promise<{ row: JobTable; parent: JobTable | undefined }> {
-  const [found] = await tx.query(findJob, [id])
+  const [found] = await tx.query(findPlace, [id])
   if (!found) throw new NotFoundError(id)
   await lockTreeExclusive(tx, found.tree_id)
   const rows = await lockJobs(tx, [id, found.parent_id])
@@ -211,11 +211,6 @@ export async function leaveChildSet(tx: Tx, row: JobTable, parent: JobTable, act
   const after = await applyMoves(tx, [{ id: parent.id, move: null, ended, failingChildId: null }], actor)
   return wakeSettled(tx, after, actor)
 }
-
-const findJob = statement<{ tree_id: string; parent_id: string | null }>(
-  'cascade.find',
-  (t) => `select tree_id, parent_id from ${t.job} where id = $1`,
-)
 
 const readFailingChild = statement<{ failing_child_id: string | null }>(
   'cascade.read-failing-child',

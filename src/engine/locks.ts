@@ -24,6 +24,12 @@ export function treeBucket(treeId: string): number {
   return Number.parseInt(treeId.slice(-2), 16) % TREE_BUCKETS
 }
 
+/** Where a job is in its tree: what the locks below are chosen by. Neither ever changes. */
+export const findPlace = statement<{ tree_id: string; parent_id: string | null }>(
+  'lock.find-place',
+  (t) => `select tree_id, parent_id from ${t.job} where id = $1`,
+)
+
 const lockShared = statement('lock.tree-shared', () => 'select pg_advisory_xact_lock_shared($1, $2)')
 const lockExclusive = statement('lock.tree-exclusive', () => 'select pg_advisory_xact_lock($1, $2)')
 

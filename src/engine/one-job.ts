@@ -3,7 +3,7 @@ import type { JobTable } from '../db/tables.ts'
 import type { Tx } from '../db/transaction.ts'
 import { NotFoundError } from './errors.ts'
 import { type Job, jobFromRow } from './job.ts'
-import { lockJobs, lockTreeShared } from './locks.ts'
+import { findPlace, lockJobs, lockTreeShared } from './locks.ts'
 
 /** A steered job as it is afterwards, and the parents that this woke. */
 export interface Steered {
@@ -13,7 +13,7 @@ export interface Steered {
 
 /** Locks: the tree shared, then the job's row, with its parent's if asked for. */
 export async function lockOne(tx: Tx, id: string, withParent = false): Promise<JobTable> {
-  const [found] = await tx.query(findJob, [id])
+  const [found] = await tx.query(findPlace, [id])
   if (!found) throw new NotFoundError(id)
   await lockTreeShared(tx, found.tree_id)
   const row = (await lockJobs(tx, withParent ? [id, found.parent_id] : [id])).get(id)
@@ -26,10 +26,5 @@ export async function readBack(tx: Tx, id: string): Promise<Job> {
   const [row] = await tx.query(readJob, [id])
   return jobFromRow(row!)
 }
-
-const findJob = statement<{ tree_id: string; parent_id: string | null }>(
-  'control.find',
-  (t) => `select tree_id, parent_id from ${t.job} where id = $1`,
-)
 
 const readJob = statement<JobTable>('control.read', (t) => `select * from ${t.job} where id = $1`)

@@ -7,7 +7,7 @@ import { InvalidStateError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { lockOne, readBack, type Steered } from './one-job.ts'
 import { isTerminal, type JobState } from './states.ts'
-import { wakeParents } from './wake.ts'
+import { wakeAtEdge } from './wake.ts'
 
 /** Pausing and resuming one job, or a whole subtree. */
 export interface PauseOptions extends VerbOptions {
@@ -53,8 +53,7 @@ export async function resumeJob(db: Database, id: string, options: PauseOptions)
     await tx.query(resume, [ids, options.actor, options.reason ?? null])
     const waiting = rows.filter((row) => row.paused_from === 'waiting')
     const candidates = waiting.map((row) => ({ id: row.id, assigneeId: row.assignee_id }))
-    const outcomes = await wakeParents(tx, candidates, { source: 'edge', actor: options.actor })
-    const woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
+    const woken = await wakeAtEdge(tx, candidates, options.actor)
     return { job: await readBack(tx, id), woken }
   })
 }

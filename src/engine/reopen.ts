@@ -9,7 +9,7 @@ import { type CancelCode, type Job, jobFromRow } from './job.ts'
 import { lockJobs } from './locks.ts'
 import { gainMembers } from './membership.ts'
 import { isTerminal, type JobState, stateList } from './states.ts'
-import { wakeParents } from './wake.ts'
+import { wakeAtEdge } from './wake.ts'
 
 /** How a job is run again. */
 export interface RetryOptions extends VerbOptions {
@@ -59,9 +59,8 @@ export async function retryJob(db: Database, id: string, options: RetryOptions):
     }
     // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
     const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
-    const outcomes = await wakeParents(tx, candidates, { source: 'edge', actor })
+    const woken = await wakeAtEdge(tx, candidates, actor)
     const job = jobFromRow((await lockJobs(tx, [id])).get(id)!)
-    const woken = outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
     return { job, reopenedDescendants: below.length, woken }
   })
 }

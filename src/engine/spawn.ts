@@ -5,7 +5,7 @@ import { transaction } from '../db/transaction.ts'
 import { insertJobs } from './enqueue.ts'
 import { InvalidStateError, NotFoundError, ParentGoneError } from './errors.ts'
 import type { Enqueued, Json } from './job.ts'
-import { lockJobs, lockTreeShared } from './locks.ts'
+import { findPlace, lockJobs, lockTreeShared } from './locks.ts'
 import { gainMembers } from './membership.ts'
 import type { PreparedJob } from './prepare.ts'
 import { reopenCancelledChildren } from './reopen.ts'
@@ -83,7 +83,7 @@ export async function spawnChildren(
   { actor }: { actor: string },
 ): Promise<SpawnedChildren> {
   return transaction(db, async (tx) => {
-    const [found] = await tx.query(findTree, [parentId])
+    const [found] = await tx.query(findPlace, [parentId])
     if (!found) throw new NotFoundError(parentId)
     await lockTreeShared(tx, found.tree_id)
     const parent = (await lockJobs(tx, [parentId])).get(parentId)
@@ -120,5 +120,3 @@ const readHold = statement<{ state: string; waited: boolean }>(
   select state, state in ('waiting', 'paused') or (state = 'queued' and phase = 'aggregate') as waited
   from ${t.job} where id = $1 and claim_token = $2`,
 )
-
-const findTree = statement<{ tree_id: string }>('spawn.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)

@@ -3,7 +3,7 @@ import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { WakeSource } from './job.ts'
-import { lockJobs, lockTreeShared } from './locks.ts'
+import { findPlace, lockJobs, lockTreeShared } from './locks.ts'
 import { ACTIVE_SQL } from './states.ts'
 
 /** A parent that may be due: its row is locked by this transaction (or was written by it). */
@@ -53,13 +53,23 @@ export async function wakeParents(
   ])
 }
 
+/** Wakes, as the edge does, those of the candidates that are due; returns their ids. */
+export async function wakeAtEdge(
+  tx: Queryable,
+  candidates: readonly WakeCandidate[],
+  actor: string,
+): Promise<string[]> {
+  const outcomes = await wakeParents(tx, candidates, { source: 'edge', actor })
+  return outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id)
+}
+
 /**
  * Wakes one parent in a transaction of its own: for verbs that find it rather than settle its children. Undefined: it
  * does not wait (any more), is archived, or is to fail.
  */
 export async function wakeParent(db: Database, id: string, options: WakeOptions): Promise<WakeOutcome | undefined> {
   return transaction(db, async (tx) => {
-    const [found] = await tx.query(findTree, [id])
+    const [found] = await tx.query(findPlace, [id])
     if (!found) return undefined
     await lockTreeShared(tx, found.tree_id)
     const row = (await lockJobs(tx, [id])).get(id)
@@ -68,8 +78,6 @@ export async function wakeParent(db: Database, id: string, options: WakeOptions)
     return outcome
   })
 }
-
-const findTree = statement<{ tree_id: string }>('wake.find-tree', (t) => `select tree_id from ${t.job} where id = $1`)
 
 const lockAssignees = statement(
   'wake.lock-assignees',

@@ -2,7 +2,7 @@ import { statement } from '../../db/statement.ts'
 import type { Tx } from '../../db/transaction.ts'
 import { insertEvents } from '../event-sql.ts'
 import { TERMINAL_SQL } from '../states.ts'
-import { wakeParents } from '../wake.ts'
+import { wakeAtEdge } from '../wake.ts'
 import { type Move, moveColumns } from './outcome-move.ts'
 import { judgeTolerance } from './tolerance.ts'
 
@@ -54,13 +54,9 @@ export async function wakeSettled(
 ): Promise<{ woken: string[]; failing: string[] }> {
   const rows = await judgeTolerance(tx, settled)
   const due = rows.filter((row) => row.state === 'waiting' && row.open_children <= 0 && row.failing_child_id === null)
-  const outcomes = await wakeParents(
-    tx,
-    due.map((row) => ({ id: row.id, assigneeId: row.assignee_id })),
-    { source: 'edge', actor },
-  )
+  const candidates = due.map((row) => ({ id: row.id, assigneeId: row.assignee_id }))
   return {
-    woken: outcomes.filter((wake) => wake.outcome === 'woken').map((wake) => wake.id),
+    woken: await wakeAtEdge(tx, candidates, actor),
     failing: rows
       .filter((row) => row.failing_child_id !== null && ['queued', 'waiting', 'paused'].includes(row.state))
       .map((row) => row.id),
