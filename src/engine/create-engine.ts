@@ -17,6 +17,7 @@ import type { NewJob } from './job.ts'
 import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
 import { createMaintenanceLoop } from './maintenance/loop.ts'
+import { createMetrics } from './metrics.ts'
 import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
@@ -56,6 +57,7 @@ export function createEngine(options: EngineOptions): Engine {
   const doorbell = createDoorbell({ connectionString: directConnectionString, schema, pollOnly, logger })
   const outsideBell = createOutsideBell(db)
   const hub = createFeed({ db, doorbell, logger })
+  const metrics = createMetrics()
   const waiters = new Waiters(db, settings.pollMs)
   const fatalListeners = new Set<(error: unknown) => void>()
   let workerSide: WorkerSide | undefined
@@ -66,6 +68,7 @@ export function createEngine(options: EngineOptions): Engine {
   const maintenance = createMaintenanceLoop({
     db,
     logger,
+    metrics,
     handlers: maintenanceHandlers({ heartbeatMs: settings.heartbeatMs }),
     changed: () => ring(),
   })
@@ -218,6 +221,7 @@ export function createEngine(options: EngineOptions): Engine {
     database: db,
     doorbell,
     jobs,
+    metrics: metrics.registry,
     get running() {
       return started !== undefined && stopped === undefined
     },

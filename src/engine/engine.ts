@@ -1,3 +1,4 @@
+import type { Registry } from 'prom-client'
 import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
 import type { ResultOf } from './definition/contract.ts'
@@ -157,6 +158,8 @@ export interface Engine {
   readonly doorbell: Doorbell
   /** The types known here. */
   readonly jobs: JobRegistry
+  /** This process's figures, for a scraper in Prometheus form: `await engine.metrics.metrics()`. */
+  readonly metrics: Registry
   /** Whether it has been started and has not begun to stop. */
   readonly running: boolean
 }

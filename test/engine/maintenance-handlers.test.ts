@@ -9,8 +9,10 @@ import { leaseRecovery } from '../../src/engine/maintenance/handlers/lease-recov
 import { waitTimeouts } from '../../src/engine/maintenance/handlers/wait-timeouts.ts'
 import { maintenanceHandlers } from '../../src/engine/maintenance/handlers.ts'
 import { createMaintenanceLoop } from '../../src/engine/maintenance/loop.ts'
+import { createMetrics } from '../../src/engine/metrics.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { findViolations } from '../support/invariants.ts'
+import { maintenanceContext } from '../support/maintenance.ts'
 import { until } from '../support/until.ts'
 import { addWorker, createVerbs, type Verbs } from '../support/verbs.ts'
 
@@ -34,7 +36,7 @@ async function run(handler: MaintenanceHandler, signal = new AbortController().s
   const changed = () => {
     changes += 1
   }
-  await handler.run({ db: v.db, logger: log.logger, signal, changed })
+  await handler.run(maintenanceContext(v.db, { logger: log.logger, signal, changed }))
 }
 
 const sql = (text: string, parameters: unknown[] = []) => v.test.pool.query(text, parameters)
@@ -213,7 +215,7 @@ describe('wait timeouts', () => {
     expect((await sql(`select count(*)::int from coppice.job where state = 'failed'`)).rows[0].count).toBe(5)
   })
 
-  const context = () => ({ db: v.db, logger: log.logger, signal: new AbortController().signal, changed: () => {} })
+  const context = () => maintenanceContext(v.db, { logger: log.logger })
 })
 
 describe('failing parents', () => {
@@ -266,6 +268,7 @@ it('all of them run in one loop', async () => {
     db: v.db,
     handlers: maintenanceHandlers({ heartbeatMs: 100 }),
     logger: log.logger,
+    metrics: createMetrics(),
   })
   loop.start()
   await until(() => loop.handlers.every((handler) => handler.runs > 1))

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Database, openDatabase } from '../../src/db/database.ts'
 import type { MaintenanceContext, MaintenanceHandler } from '../../src/engine/maintenance/handler.ts'
 import { createMaintenanceLoop, type MaintenanceLoop } from '../../src/engine/maintenance/loop.ts'
+import { createMetrics } from '../../src/engine/metrics.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { until } from '../support/until.ts'
@@ -25,7 +26,7 @@ afterAll(async () => {
 
 function startLoop(handlers: MaintenanceHandler[], options: { changed?: () => void } = {}) {
   const log = captureLog()
-  const loop = createMaintenanceLoop({ db, handlers, logger: log.logger, ...options })
+  const loop = createMaintenanceLoop({ db, handlers, logger: log.logger, metrics: createMetrics(), ...options })
   loops.push(loop)
   loop.start()
   return { loop, log }
@@ -201,7 +202,23 @@ describe('maintenance loop', () => {
     loop.nudge('calm')
     await until(() => calm.starts.length === 2, { timeout: 2000 })
     expect(() => loop.nudge('unknown')).toThrow(RangeError)
-    expect(() => createMaintenanceLoop({ db, handlers: [calm, calm], logger: captureLog().logger })).toThrow(RangeError)
+    expect(() => startLoop([calm, calm])).toThrow(RangeError)
+  })
+
+  it('hands a handler what its last run remembered, in whichever process that was', async () => {
+    const seen: unknown[] = []
+    const rotating = () =>
+      noted('rotating', 50, async ({ state, remember }) => {
+        seen.push(state)
+        await remember({ after: seen.length })
+      })
+    const first = startLoop([rotating()])
+    await until(() => seen.length === 2)
+    await first.loop.stop()
+    const before = seen.length
+    startLoop([rotating()])
+    await until(() => seen.length > before)
+    expect(seen.slice(0, before + 1)).toEqual([null, ...Array.from({ length: before }, (_, n) => ({ after: n + 1 }))])
   })
 
   it('passes on that something changed', async () => {

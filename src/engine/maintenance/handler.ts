@@ -1,10 +1,17 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
+import type { Json } from '../job.ts'
+import type { EngineMetrics } from '../metrics.ts'
 
 /** What a handler works with. */
 export interface MaintenanceContext {
   readonly db: Database
   readonly logger: Logger
+  readonly metrics: EngineMetrics
+  /** What it last remembered, in whichever process; null: nothing. */
+  readonly state: Json
+  /** Keeps a state for its next run, wherever that is, if this run still has its turn. */
+  remember(state: Json): Promise<void>
   /** Aborted when the run took too long, lost its turn to another process, or the loop stops and cannot wait longer. */
   readonly signal: AbortSignal
   /** To be called after a commit that workers or watchers are waiting for. */

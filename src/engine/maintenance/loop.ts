@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
+import type { EngineMetrics } from '../metrics.ts'
 import type { HandlerState, MaintenanceHandler } from './handler.ts'
 import { createRunner } from './runner.ts'
 
@@ -8,6 +9,7 @@ export interface MaintenanceOptions {
   db: Database
   handlers: readonly MaintenanceHandler[]
   logger: Logger
+  metrics: EngineMetrics
   /** Called after a handler has committed something that workers or watchers are waiting for. */
   changed?: () => void
 }
@@ -31,8 +33,10 @@ export interface MaintenanceLoop {
  * side: one that throws or hangs hurts no other, and none overlaps itself.
  */
 export function createMaintenanceLoop(options: MaintenanceOptions): MaintenanceLoop {
-  const { db, handlers, logger, changed = () => {} } = options
-  const runners = new Map(handlers.map((handler) => [handler.name, createRunner({ db, handler, logger, changed })]))
+  const { db, handlers, logger, metrics, changed = () => {} } = options
+  const runners = new Map(
+    handlers.map((handler) => [handler.name, createRunner({ db, handler, logger, metrics, changed })]),
+  )
   if (runners.size < handlers.length) throw new RangeError('Two maintenance handlers have the same name.')
   return {
     start() {

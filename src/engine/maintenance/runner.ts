@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { isConnectionError } from '../../db/connection-errors.ts'
 import type { Database } from '../../db/database.ts'
+import type { EngineMetrics } from '../metrics.ts'
 import type { HandlerState, MaintenanceHandler } from './handler.ts'
 import { MAX_TURN_MS, type Turn, takeTurn } from './turn.ts'
 
@@ -27,9 +28,10 @@ export function createRunner(options: {
   db: Database
   handler: MaintenanceHandler
   logger: Logger
+  metrics: EngineMetrics
   changed: () => void
 }): Runner {
-  const { db, handler, changed } = options
+  const { db, handler, metrics, changed } = options
   const turnMs = Math.min(handler.turnMs ?? DEFAULT_TURN_MS, MAX_TURN_MS)
   const logger = options.logger.child({ handler: handler.name })
   const state = { name: handler.name, running: false, runs: 0, failures: 0, lastError: null as string | null }
@@ -85,7 +87,7 @@ export function createRunner(options: {
     // Whatever the handler does after that, others may have the turn.
     signal.addEventListener('abort', () => void giveBack(messageOf(signal.reason)).catch(() => {}), { once: true })
     try {
-      await handler.run({ db, logger, signal, changed })
+      await handler.run({ db, logger, metrics, signal, changed, state: turn.state, remember: turn.remember })
     } catch (error) {
       await giveBack(messageOf(error)).catch(() => {})
       throw error

@@ -1,5 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { statement } from '../../db/statement.ts'
+import type { Json } from '../job.ts'
 
 /*
  * One process at a time runs a handler: the one that holds its row in `maintenance`.
@@ -20,6 +21,10 @@ export const MAX_TURN_MS = 60_000
 
 /** The right to run a handler, for now. */
 export interface Turn {
+  /** What the handler last remembered. */
+  readonly state: Json
+  /** Keeps a state for the next turn, if this one is not over. */
+  remember(state: Json): Promise<void>
   /** Puts the end off; false: another process has taken over. */
   extend(): Promise<boolean>
   /** Gives the turn back, with what went wrong if anything did. */
@@ -45,8 +50,13 @@ export async function takeTurn(db: Database, name: string, request: TurnRequest)
   const parameters = [name, holder, turnMs, gapMs]
   let taken = await db.query(take, parameters)
   if (taken.length === 0 && (await db.query(makeRow, [name])).length > 0) taken = await db.query(take, parameters)
-  if (taken.length === 0) return null
+  const [row] = taken
+  if (!row) return null
   return {
+    state: row.state,
+    remember: async (state) => {
+      await db.query(remember, [name, holder, JSON.stringify(state)])
+    },
     extend: async () => (await db.query(extend, [name, holder, turnMs])).length > 0,
     end: async (error) => {
       await db.query(end, [name, holder, error])
@@ -59,7 +69,7 @@ const makeRow = statement<{ name: string }>(
   (t) => `insert into ${t.maintenance} (name) values ($1) on conflict (name) do nothing returning name`,
 )
 
-const take = statement<{ name: string }>(
+const take = statement<{ state: Json }>(
   'maintenance.take-turn',
   (t) => `
   update ${t.maintenance}
@@ -69,7 +79,12 @@ const take = statement<{ name: string }>(
       or held_until > clock_timestamp() + ${MAX_TURN_MS} * interval '1 millisecond')
     and (finished_at is null or finished_at > clock_timestamp()
       or finished_at <= clock_timestamp() - $4 * interval '1 millisecond')
-  returning name`,
+  returning state`,
+)
+
+const remember = statement(
+  'maintenance.remember',
+  (t) => `update ${t.maintenance} set state = $3::jsonb where name = $1 and held_by = $2`,
 )
 
 const extend = statement<{ name: string }>(
