@@ -1,5 +1,5 @@
 import type { Database, Queryable } from '../db/database.ts'
-import { statement } from '../db/statement.ts'
+import { statement, unindexed } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { WakeSource } from './job.ts'
@@ -93,7 +93,7 @@ const wake = statement<WakeOutcome>(
     select p.id, p.open_children, greatest(p.wave, coalesce(r.wave, 0)) + 1 as wave
     from ${t.job} p
     left join ${t.wakeReceipt} r on r.parent_id = p.id
-    where p.id = any($1::uuid[]) and p.state = 'waiting' and p.archived_at is null and p.failing_child_id is null
+    where p.id = any($1::uuid[]) and ${unindexed(`p.state = 'waiting'`)} and p.archived_at is null and p.failing_child_id is null
   ),
   members as (
     select p.id, p.wave, p.open_children,
@@ -115,7 +115,7 @@ const wake = statement<WakeOutcome>(
     set state = 'queued', phase = 'aggregate', wave = d.wave, retry_count = 0, run_at = now(), open_children = d.open,
       waiting_since = null, children_reopened = false, version = j.version + 1, updated_at = now()
     from due d
-    where j.id = d.id and j.state = 'waiting' and (d.open = 0 or $4)
+    where j.id = d.id and ${unindexed(`j.state = 'waiting'`)} and (d.open = 0 or $4)
       and (j.assignee_id is null
         or exists (select from ${t.assignee} a where a.id = j.assignee_id and a.status = 'active'))
     returning j.id, j.tree_id, j.parent_id, j.type, j.phase, j.wave, j.attempt, j.version,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
-import type { ClaimedJob } from '../../src/engine/claim/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { findViolations } from '../support/invariants.ts'

@@ -1,18 +1,12 @@
 import type { Database } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
-import type { JobTable } from '../../db/tables.ts'
 import { transaction } from '../../db/transaction.ts'
 import { EngineError } from '../errors.ts'
 import { formatId } from '../ids.ts'
-import { type Job, jobFromRow } from '../job.ts'
 import { claimMixed } from './claim-limited.ts'
 import type { ClaimLimits } from './claim-limits.ts'
 import { candidatesOfTypes, claimLocked, lockCandidate } from './claim-sql.ts'
-
-/** A job held by one attempt. */
-export interface ClaimedJob extends Job {
-  claimToken: string
-}
+import type { ClaimedJob } from './claimed-job.ts'
 
 /** What a worker asks for. */
 export interface ClaimRequest {
@@ -61,12 +55,7 @@ export async function claimJobs(db: Database, request: ClaimRequest): Promise<Cl
     return { rows, page }
   })
   if (page) limits?.advance(page, rows.length === limit)
-  return rows.map((row) => jobFromRow(row) as ClaimedJob).sort(inOrderOfClaiming)
-}
-
-function inOrderOfClaiming(a: ClaimedJob, b: ClaimedJob): number {
-  if (a.queue !== b.queue) return a.queue < b.queue ? -1 : 1
-  return a.priority - b.priority || a.runAt.getTime() - b.runAt.getTime() || (a.id < b.id ? -1 : 1)
+  return rows
 }
 
 const isAlive = statement('claim.worker-alive', (t) => `select id from ${t.worker} where id = $1 and dead_at is null`)
@@ -83,5 +72,5 @@ function claimText(t: TableNames, queues: string | null): string {
   ${claimLocked(t)}`
 }
 
-const claimFromAnyQueue = statement<JobTable>('claim.any-queue', (t) => claimText(t, null))
-const claimFromQueues = statement<JobTable>('claim.queues', (t) => claimText(t, '$5'))
+const claimFromAnyQueue = statement<ClaimedJob>('claim.any-queue', (t) => claimText(t, null))
+const claimFromQueues = statement<ClaimedJob>('claim.queues', (t) => claimText(t, '$5'))

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import type { ClaimedJob } from '../claim/claim.ts'
+import type { ClaimedJob } from '../claim/claimed-job.ts'
 import type { PreparedJob } from '../prepare.ts'
 import { type SpawnedChunk, spawnChunk } from '../spawn-chunk.ts'
 import { saveCheckpoint } from './checkpoint.ts'

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
 import { insertEvents } from '../event-sql.ts'
 import { treeBucket } from '../locks.ts'
@@ -63,7 +63,7 @@ const settleBatch = statement<ItemRow | ParentRow>(
     select m.* from move m
     cross join lateral (
       select from ${t.job} j
-      where j.id = m.id and j.state = 'running' and j.claim_token = m.claim_token and j.child_count = 0
+      where j.id = m.id and ${unindexed(`j.state = 'running'`)} and j.claim_token = m.claim_token and j.child_count = 0
       for no key update) row
   ),
   done as (
