@@ -15,18 +15,25 @@ export interface TableNames {
 export interface Statement<Row> {
   readonly name: string
   readonly text: (tables: TableNames) => string
+  /** Kept prepared by connections that lead to one backend: planned once, not for each run. */
+  readonly prepared: boolean
   /** Never set: carries the row type. */
   readonly row?: Row
 }
 
 /**
- * Defines a statement: `text` gets the table names and returns SQL with `$1 …` parameters.
+ * Defines a statement: `text` gets the table names and returns SQL with `$1 …` parameters. `prepared` is for the few that
+ * run all the time: their plan must be good for parameters of any size.
  *
  * @example
  * const findWorker = statement<{ id: string }>('worker.find', (t) => `select id from ${t.worker} where id = $1`)
  */
-export function statement<Row = never>(name: string, text: (tables: TableNames) => string): Statement<Row> {
-  return { name, text }
+export function statement<Row = never>(
+  name: string,
+  text: (tables: TableNames) => string,
+  { prepared = false }: { prepared?: boolean } = {},
+): Statement<Row> {
+  return { name, text, prepared }
 }
 
 /**

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { isRetryableConflict } from './connection-errors.ts'
 import type { Database, Queryable } from './database.ts'
+import { isDirect } from './direct.ts'
 import type { Statement } from './statement.ts'
 
 /** One transaction: runs statements on its own connection. */
@@ -16,6 +17,11 @@ export interface TransactionOptions {
   repeatableRead?: boolean
   /** Longest statement; default 60 s. */
   statementTimeoutMs?: number
+  /**
+   * Its prepared statements are planned once, whatever their parameters, and read in the order of indexes. Otherwise the
+   * server compares, and plans one whose LIMIT is a parameter anew each time.
+   */
+  planOnce?: boolean
 }
 
 /** Times a transaction is run again after a deadlock, a serialization failure or a lock timeout. */
@@ -58,7 +64,12 @@ export function onClient(db: Database, client: pg.ClientBase): Tx {
     db,
     client,
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
-      return (await client.query(db.text(statement), parameters as unknown[])).rows as Row[]
+      const text = db.text(statement)
+      const query =
+        statement.prepared && isDirect(client)
+          ? { name: statement.name, text, values: parameters as unknown[] }
+          : { text, values: parameters as unknown[] }
+      return (await client.query(query)).rows as Row[]
     },
   }
 }
@@ -69,6 +80,7 @@ function beginText(options: TransactionOptions): string {
   const mode = options.repeatableRead ? 'isolation level repeatable read read only' : 'isolation level read committed'
   return (
     `begin ${mode}; set local synchronous_commit = on; set local idle_in_transaction_session_timeout = '10s'; ` +
-    `set local lock_timeout = '10s'; set local jit = off; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}`
+    `set local lock_timeout = '10s'; set local jit = off; set local enable_seqscan = off; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}` +
+    (options.planOnce ? '; set local plan_cache_mode = force_generic_plan; set local enable_bitmapscan = off' : '')
   )
 }

@@ -3,7 +3,7 @@ import { type Statement, statement, type TableNames } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { Enqueued } from './job.ts'
-import { firstOfEachKey, type PreparedJob } from './prepare.ts'
+import { firstOfEachKey, type PreparedJob, USUAL } from './prepare.ts'
 import { type UserTransaction, userTransaction } from './user-transaction.ts'
 import { wakeParents } from './wake.ts'
 
@@ -169,30 +169,33 @@ function byKey(a: PreparedJob, b: PreparedJob): number {
 }
 
 function parameters(placed: readonly Placed[], actor: string): unknown[] {
+  /** One array a column; where all jobs have the usual value an empty one, which `unnest` fills up with nulls. */
+  const column = <T>(usual: T, read: (placed: Placed) => T) =>
+    placed.every((one) => read(one) === usual) ? [] : placed.map(read)
   return [
     actor,
     placed.map((p) => p.job.id),
     placed.map((p) => p.treeId),
-    placed.map((p) => p.parentId),
-    placed.map((p) => p.parentWave),
-    placed.map((p) => p.depth),
+    column(null, (p) => p.parentId),
+    column(null, (p) => p.parentWave),
+    column(0, (p) => p.depth),
     placed.map((p) => p.job.type),
-    placed.map((p) => p.job.queue),
-    placed.map((p) => p.job.priority),
-    placed.map((p) => p.job.runAt),
-    placed.map((p) => p.job.key),
-    placed.map((p) => p.job.payload),
-    placed.map((p) => p.job.metadata),
-    placed.map((p) => p.job.maxRetries),
-    placed.map((p) => p.job.assigneeId),
-    placed.map((p) => p.job.ephemeral),
-    placed.map((p) => p.job.onChildFailure),
-    placed.map((p) => p.job.failureTolerance),
-    placed.map((p) => p.job.orphanPolicy),
-    placed.map((p) => JSON.stringify(p.job.timeouts)),
-    placed.map((p) => p.job.concurrencyKey),
+    column(USUAL.queue, (p) => p.job.queue),
+    column(USUAL.priority, (p) => p.job.priority),
+    column(null, (p) => p.job.runAt),
+    column(null, (p) => p.job.key),
+    column(USUAL.json, (p) => p.job.payload),
+    column(USUAL.json, (p) => p.job.metadata),
+    column(USUAL.maxRetries, (p) => p.job.maxRetries),
+    column(null, (p) => p.job.assigneeId),
+    column(USUAL.ephemeral, (p) => p.job.ephemeral),
+    column(USUAL.onChildFailure, (p) => p.job.onChildFailure),
+    column(null, (p) => p.job.failureTolerance),
+    column(USUAL.orphanPolicy, (p) => p.job.orphanPolicy),
+    column(USUAL.json, (p) => JSON.stringify(p.job.timeouts)),
+    column(null, (p) => p.job.concurrencyKey),
     // Null: not given. A job with children, even none, waits for them and skips its ingest.
-    placed.map((p) => p.job.children?.length ?? null),
+    column(null, (p) => p.job.children?.length ?? null),
   ]
 }
 
@@ -210,9 +213,11 @@ function insertText(t: TableNames, onConflict: string): string {
       (id, tree_id, parent_id, parent_wave, depth, type, queue, priority, run_at, key, payload, metadata, max_retries,
        assignee_id, ephemeral, on_child_failure, failure_tolerance, orphan_policy, timeouts, concurrency_key,
        state, skipped_ingest, child_count, open_children, spawn_wave, waiting_since)
-    select id, tree_id, parent_id, parent_wave, depth, type, queue, priority, coalesce(run_at, now()), key,
-       payload::jsonb, metadata::jsonb, max_retries, assignee_id, ephemeral, on_child_failure, failure_tolerance,
-       orphan_policy, timeouts::jsonb, concurrency_key,
+    select id, tree_id, parent_id, parent_wave, coalesce(depth, 0), type, coalesce(queue, '${USUAL.queue}'),
+       coalesce(priority, ${USUAL.priority}), coalesce(run_at, now()), key, coalesce(payload, '${USUAL.json}')::jsonb,
+       coalesce(metadata, '${USUAL.json}')::jsonb, coalesce(max_retries, ${USUAL.maxRetries}), assignee_id,
+       coalesce(ephemeral, ${USUAL.ephemeral}), coalesce(on_child_failure, '${USUAL.onChildFailure}'), failure_tolerance,
+       coalesce(orphan_policy, '${USUAL.orphanPolicy}'), coalesce(timeouts, '${USUAL.json}')::jsonb, concurrency_key,
        case when children is null then 'queued' else 'waiting' end, children is not null, coalesce(children, 0),
        coalesce(children, 0), case when children is null then 0 else 1 end,
        case when children is not null then now() end

@@ -143,4 +143,5 @@ const wake = statement<WakeOutcome>(
   select d.id, d.open, d.wave, d.operation_id as "operationId", d.open_children - d.open as drift,
     case when w.id is not null then 'woken' when d.open > 0 then 'open' else 'withheld' end as outcome
   from due d left join woken w on w.id = d.id`,
+  { prepared: true },
 )

@@ -115,18 +115,18 @@ function mixedText(t: TableNames, queues: string | null): string {
     select type, key, count(*)::int as n from best where key is not null group by type, key
   ),
   locked_limited as materialized (
-    select of_key.id from share
+    select of_key.place from share
     cross join lateral (
-      select l.id from (${bestOfKey(t, queues, 'share', `(share.n + ${SPARE})`)}) c
+      select l.place from (${bestOfKey(t, queues, 'share', `(share.n + ${SPARE})`)}) c
       cross join lateral (${lockCandidate(t)}) l
       limit share.n) of_key
   ),
   locked_others as materialized (
-    select l.id from candidate c cross join lateral (${lockCandidate(t)}) l
+    select l.place from candidate c cross join lateral (${lockCandidate(t)}) l
     limit $4 - (select count(*) from locked_limited)
   ),
   locked as (
-    select id from locked_limited union all select id from locked_others
+    select place from locked_limited union all select place from locked_others
   ),
   ${claimLocked(t)}`
 }

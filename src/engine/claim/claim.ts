@@ -43,17 +43,21 @@ export async function claimJobs(db: Database, request: ClaimRequest): Promise<Cl
   const { workerId, queues, limit, limits } = request
   const actor = formatId('WK', workerId)
   const types = limits ? request.types.filter((type) => !limits.has(type)) : request.types
-  const { rows, page } = await transaction(db, async (tx) => {
-    const page = await limits?.lockKeys(tx)
-    const rows =
-      page && page.held.length > 0
-        ? await claimMixed(tx, { workerId, actor, types, keys: page.held, queues, limit })
-        : queues
-          ? await tx.query(claimFromQueues, [workerId, actor, types, limit, queues])
-          : await tx.query(claimFromAnyQueue, [workerId, actor, types, limit])
-    if (rows.length === 0 && (await tx.query(isAlive, [workerId])).length === 0) throw new WorkerDeadError(workerId)
-    return { rows, page }
-  })
+  const { rows, page } = await transaction(
+    db,
+    async (tx) => {
+      const page = await limits?.lockKeys(tx)
+      const rows =
+        page && page.held.length > 0
+          ? await claimMixed(tx, { workerId, actor, types, keys: page.held, queues, limit })
+          : queues
+            ? await tx.query(claimFromQueues, [workerId, actor, types, limit, queues])
+            : await tx.query(claimFromAnyQueue, [workerId, actor, types, limit])
+      if (rows.length === 0 && (await tx.query(isAlive, [workerId])).length === 0) throw new WorkerDeadError(workerId)
+      return { rows, page }
+    },
+    { planOnce: true },
+  )
   if (page) limits?.advance(page, rows.length === limit)
   return rows
 }
@@ -66,11 +70,11 @@ function claimText(t: TableNames, queues: string | null): string {
   return `
   with recursive ${candidatesOfTypes(t, queues)},
   locked as materialized (
-    select l.id from candidate c cross join lateral (${lockCandidate(t)}) l
+    select l.place from candidate c cross join lateral (${lockCandidate(t)}) l
     limit $4
   ),
   ${claimLocked(t)}`
 }
 
-const claimFromAnyQueue = statement<ClaimedJob>('claim.any-queue', (t) => claimText(t, null))
-const claimFromQueues = statement<ClaimedJob>('claim.queues', (t) => claimText(t, '$5'))
+const claimFromAnyQueue = statement<ClaimedJob>('claim.any-queue', (t) => claimText(t, null), { prepared: true })
+const claimFromQueues = statement<ClaimedJob>('claim.queues', (t) => claimText(t, '$5'), { prepared: true })
