@@ -127,10 +127,15 @@ export function createEngine(options: EngineOptions): Engine {
     const log = (line: string) => logger.info(line)
     if (settings.migrate) await migrate({ connectionString: directConnectionString, schema, log })
     else await assertSchemaFits(db.pool, schema)
-    await doorbell.start()
-    await hub.start()
+    const listening = doorbell.start().then(() => hub.start())
+    listening.catch(() => {})
+    if (settings.worker && !stopped) await startWorking(listening)
+    await listening
     maintenance.start()
-    if (!settings.worker || stopped) return
+  }
+
+  /** The heartbeat's thread takes a while to begin: listening begins meanwhile. */
+  async function startWorking(listening: Promise<void>): Promise<void> {
     const side = await createWorkerSide(db, jobs, settings, {
       committed: () => {
         ownRing = true
@@ -142,7 +147,13 @@ export function createEngine(options: EngineOptions): Engine {
     })
     if (stopped) return
     workerSide = side
-    await side.start()
+    try {
+      await Promise.all([side.start(), listening])
+    } catch (error) {
+      workerSide = undefined
+      await side.stop(0)
+      throw error
+    }
   }
 
   async function stop(graceMs: number): Promise<void> {

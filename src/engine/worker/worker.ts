@@ -5,7 +5,7 @@ import { claimJobs, WorkerDeadError } from '../claim/claim.ts'
 import { ClaimLimits } from '../claim/claim-limits.ts'
 import type { ClaimedJob } from '../claim/claimed-job.ts'
 import { KeyAdoption } from '../claim/key-adoption.ts'
-import { databaseStore } from '../context/attempt-store.ts'
+import { DatabaseStore } from '../context/attempt-store.ts'
 import type { JobRegistry } from '../definition/job-registry.ts'
 import { formatId } from '../ids.ts'
 import type { BeatReport } from '../lease/messages.ts'
@@ -219,7 +219,7 @@ export class Worker {
       known: jobs,
       outages,
       logger,
-      store: databaseStore(db, job, formatId('WK', workerId)),
+      store: new DatabaseStore(db, job, formatId('WK', workerId)),
       onWritten: onCommitted,
       onSpawned: () => {
         onCommitted()
