@@ -131,5 +131,7 @@ function mixedText(t: TableNames, queues: string | null): string {
   ${claimLocked(t)}`
 }
 
-const mixedFromAnyQueue = statement<ClaimedJob>('claim.limited-any-queue', (t) => mixedText(t, null))
-const mixedFromQueues = statement<ClaimedJob>('claim.limited-queues', (t) => mixedText(t, '$8'))
+const mixedFromAnyQueue = statement<ClaimedJob>('claim.limited-any-queue', (t) => mixedText(t, null), {
+  prepared: true,
+})
+const mixedFromQueues = statement<ClaimedJob>('claim.limited-queues', (t) => mixedText(t, '$8'), { prepared: true })
