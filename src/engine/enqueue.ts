@@ -108,12 +108,13 @@ export async function insertChildren(tx: Queryable, families: readonly Family[],
 /** Inserts the top level, where keys may meet jobs that are there already. */
 async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
   const placed = (job: PreparedJob) => placedUnder(job, place)
-  const created: Placed[] = []
+  // Never as arguments of a call (`push(...)`): of a list of 200,000 they do not fit on the stack.
+  let created: Placed[] = []
   const existing = new Map<PreparedJob, string>()
   const plain = jobs.filter((job) => job.key === null).map(placed)
   if (plain.length > 0) {
     await tx.query(insertPlain, parameters(plain, actor))
-    created.push(...plain)
+    created = plain
   }
   const statements = place ? keyedChildren : keyedRoots
   let todo = jobs.filter((job) => job.key !== null).sort(byKey)
@@ -121,7 +122,7 @@ async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Pla
   while (todo.length > 0) {
     const rows = await tx.query(statements.insert, parameters(todo.map(placed), actor))
     const inserted = new Set(rows.map((row) => row.id))
-    created.push(...todo.filter((job) => inserted.has(job.id)).map(placed))
+    created = created.concat(todo.filter((job) => inserted.has(job.id)).map(placed))
     const rest = todo.filter((job) => !inserted.has(job.id))
     if (rest.length === 0) break
     // A second statement: only its snapshot is sure to see the row that the insert met.

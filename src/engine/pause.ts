@@ -65,7 +65,7 @@ async function lockJobOrSubtree(tx: Tx, id: string, { descendants }: PauseOption
   const rows = [row]
   for (let level = [row]; level.length > 0; ) {
     level = await tx.query(lockLevel, [level.map((parent) => parent.id)])
-    rows.push(...level)
+    for (const below of level) rows.push(below)
   }
   return rows
 }
