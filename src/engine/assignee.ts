@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { ValidationError } from './errors.ts'
+import { assigneeIs, SETTLED } from './reconcile/candidates.ts'
 import { wakeParent } from './wake.ts'
 
 export const ASSIGNEE_STATUSES = ['active', 'paused', 'stopped', 'pending_approval'] as const
@@ -69,8 +70,7 @@ const upsert = statement<{ id: string; updated_at: Date }>(
 const findWithheld = statement<{ id: string }>(
   'assignee.find-withheld',
   (t) => `
-  select id from ${t.job}
-  where assignee_id = $1 and ephemeral = $2 and state = 'waiting' and open_children <= 0 and archived_at is null
-    and failing_child_id is null and ($3::uuid is null or id > $3)
-  order by id limit 100`,
+  select j.id from ${t.job} j
+  where ${SETTLED} and j.ephemeral = $2 and ${assigneeIs('$1')} and ($3::uuid is null or j.id > $3)
+  order by j.assignee_id, j.id limit 100`,
 )

@@ -20,7 +20,7 @@ export interface RestingAssignee {
 export interface Candidates {
   /** Oldest first. */
   candidates: Candidate[]
-  /** How many there are, these included; of each assignee's no more than the limit are counted. */
+  /** How many there are, these included; of each assignee's no more than some ten times the limit are counted. */
   total: number
   resting: {
     count: number
@@ -59,8 +59,16 @@ export function findWithheldParents(
   return q.query(firstWithheld, [assigneeIds])
 }
 
-/** Condition of the index job_stuck, without the columns that it is ordered by. */
-const SETTLED = `j.state = 'waiting' and j.open_children <= 0 and j.archived_at is null and j.failing_child_id is null`
+/** The condition of the index job_stuck, for a job `j`. */
+export const SETTLED = `j.state = 'waiting' and j.open_children <= 0 and j.archived_at is null and j.failing_child_id is null`
+
+/**
+ * Whose parent the job `j` is, as a range: by an equation, an order by assignee and id would be one by id alone to the
+ * planner, which then reads the whole table in the order of its primary key.
+ */
+export function assigneeIs(value: string): string {
+  return `j.assignee_id >= ${value} and j.assignee_id <= ${value}`
+}
 
 // Skips through the index job_stuck from assignee to assignee. All that are active come back, of the others the first few
 // and how many they are.
@@ -91,12 +99,12 @@ const findUnopposed = statement<Candidate & { total: number }>(
   with unopposed as (
     (select j.id from ${t.job} j
      where ${SETTLED} and not j.ephemeral and j.assignee_id is null and ($3::uuid is null or j.id > $3)
-     order by j.id limit $2)
+     order by j.assignee_id, j.id limit $2 * 10 + 1)
     union all
     select own.id from unnest($1::text[]) able(id) cross join lateral (
       select j.id from ${t.job} j
-      where ${SETTLED} and not j.ephemeral and j.assignee_id = able.id and ($3::uuid is null or j.id > $3)
-      order by j.id limit $2) own
+      where ${SETTLED} and not j.ephemeral and ${assigneeIs('able.id')} and ($3::uuid is null or j.id > $3)
+      order by j.assignee_id, j.id limit $2 * 10 + 1) own
   ),
   first as (select id, (count(*) over ())::int as total from unopposed order by id limit $2)
   select id, total, exists (select from ${t.job} c where ${isOpenChildOf('first.id')}) as open from first order by id`,
@@ -107,6 +115,6 @@ const firstWithheld = statement<{ assigneeId: string; parentIds: string[] }>(
   (t) => `
   select able.id as "assigneeId", array(
     select j.id from ${t.job} j
-    where ${SETTLED} and not j.ephemeral and j.assignee_id = able.id order by j.id limit 3) as "parentIds"
+    where ${SETTLED} and not j.ephemeral and ${assigneeIs('able.id')} order by j.assignee_id, j.id limit 3) as "parentIds"
   from unnest($1::text[]) able(id)`,
 )

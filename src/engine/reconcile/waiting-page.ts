@@ -26,7 +26,7 @@ export function waitingPage(t: TableNames): string {
       union all
       (select ${columns} from ${t.job} j
        where j.state = 'waiting' and j.waiting_since is null and ($1::timestamptz <> 'infinity' or j.id > $2::uuid)
-       order by j.id limit $3)
+       order by j.waiting_since, j.id limit $3)
     ) next
     order by since, id limit $3
   )`
