@@ -9,7 +9,7 @@ import { type Tally, wakeDue } from './wake-due.ts'
 const PAGE = 1000
 /** Open children up to which a parent's counter is compared exactly; of more, no more are read. */
 const EXACT = 1000
-/** Open children that a tick reads for comparing counters. Where there are more, chance decides whose are compared. */
+/** Open children that a tick reads for comparing counters, about. Where there are more, chance decides whose are compared. */
 const CHILDREN = 10_000
 
 /** Where the audit stands between two ticks. */
@@ -60,12 +60,10 @@ const readAuditPage = statement<AuditPage>(
   'reconcile.read-audit-page',
   (t) => `
   with ${waitingPage(t)},
-  bounded as (
-    select page.*, least(greatest(open_children, 0), ${EXACT}) + 1 as exact,
-      sum(least(greatest(open_children, 0), ${EXACT}) + 1) over (order by random()) as reads
-    from page
+  exact as (select page.*, least(greatest(open_children, 0), ${EXACT}) + 1 as exact from page),
+  asked as (
+    select e.*, case when random() * (select sum(exact) from exact) <= $4 then exact else 1 end as most from exact e
   ),
-  asked as (select b.*, case when reads <= $4::int then exact else 1 end as most from bounded b),
   compared as materialized (
     select p.*, (
       select count(*)::int from (select from ${t.job} c where ${isOpenChildOf('p.id')} limit p.most) open) as found
