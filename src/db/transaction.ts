@@ -9,6 +9,8 @@ import type { Statement } from './statement.ts'
 export interface Tx extends Queryable {
   readonly db: Database
   readonly client: pg.ClientBase
+  /** Has `tell` called once this run has committed. It must not throw. */
+  afterCommit(tell: () => void): void
 }
 
 /** What a transaction asks for beyond the usual. */
@@ -39,11 +41,13 @@ export async function transaction<T>(
 ): Promise<T> {
   for (let run = 1; ; run++) {
     const client = await db.pool.connect()
+    const committed: (() => void)[] = []
     try {
       await client.query(beginText(options))
-      const result = await fn(onClient(db, client))
+      const result = await fn(onClient(db, client, committed))
       await client.query('commit')
       client.release()
+      for (const tell of committed) tell()
       return result
     } catch (error) {
       // A connection that cannot roll back is of no more use.
@@ -58,11 +62,12 @@ export async function transaction<T>(
   }
 }
 
-/** Statements on a connection that somebody else has a transaction open on. */
-export function onClient(db: Database, client: pg.ClientBase): Tx {
+/** Statements on a connection that a transaction is open on; what is to be told after its commit goes to `committed`. */
+export function onClient(db: Database, client: pg.ClientBase, committed: (() => void)[] = []): Tx {
   return {
     db,
     client,
+    afterCommit: (tell) => void committed.push(tell),
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
       const text = db.text(statement)
       const query =

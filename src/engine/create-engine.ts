@@ -25,6 +25,7 @@ import { readJob } from './read-job.ts'
 import { retryJob } from './reopen.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
+import { countAndLogWakes, watchWakes } from './wake-watch.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -58,6 +59,7 @@ export function createEngine(options: EngineOptions): Engine {
   const outsideBell = createOutsideBell(db)
   const hub = createFeed({ db, doorbell, logger })
   const metrics = createMetrics()
+  watchWakes(db, countAndLogWakes(metrics, logger))
   const waiters = new Waiters(db, settings.pollMs)
   const fatalListeners = new Set<(error: unknown) => void>()
   let workerSide: WorkerSide | undefined

@@ -5,7 +5,7 @@ import { insertEvents } from './event-sql.ts'
 import type { Enqueued } from './job.ts'
 import { firstOfEachKey, type PreparedJob, USUAL } from './prepare.ts'
 import { type UserTransaction, userTransaction } from './user-transaction.ts'
-import { wakeParents } from './wake.ts'
+import { type WakeTx, wakeAtEdge } from './wake.ts'
 
 /** Where new jobs are put: as roots (null), or as children of an existing job. */
 export interface Place {
@@ -69,7 +69,7 @@ export async function enqueueJobsIn(
  * inserted in order of their keys, so that two that enqueue the same keys cannot deadlock.
  */
 export async function insertJobs(
-  tx: Queryable,
+  tx: WakeTx,
   jobs: readonly PreparedJob[],
   place: Place | null,
   actor: string,
@@ -79,10 +79,10 @@ export async function insertJobs(
   const below = created.flatMap((top) => descendants(top))
   if (below.length > 0) await tx.query(insertPlain, parameters(below, actor))
   const childless = [...created, ...below].filter(({ job }) => job.children?.length === 0)
-  await wakeParents(
+  await wakeAtEdge(
     tx,
     childless.map(({ job }) => ({ id: job.id, assigneeId: job.assigneeId })),
-    { source: 'edge', actor },
+    actor,
   )
   const results = jobs.map((job): Enqueued => {
     const other = existing.get(sameAs.get(job) ?? job)

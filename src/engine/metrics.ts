@@ -31,7 +31,7 @@ export function createMetrics() {
     ),
     wakeAssigneeUnresolved: counter(
       'parent_wake_assignee_unresolved_total',
-      'Wakes withheld because the assignee is not active or unknown',
+      'Assignees, not active or unknown, that a tick found wakes to be withheld for; and wakes withheld under its hands',
     ),
     driftRepaired: counter(
       'parent_wake_drift_repaired_total',

@@ -6,6 +6,7 @@ export type ApiEngine = Pick<
   | 'database'
   | 'doorbell'
   | 'feed'
+  | 'metrics'
   | 'enqueueMany'
   | 'spawnChildren'
   | 'deleteJob'

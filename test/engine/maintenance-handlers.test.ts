@@ -277,6 +277,7 @@ it('all of them run in one loop', async () => {
     ['lease-recovery', 0],
     ['attempt-timeouts', 0],
     ['wait-timeouts', 0],
+    ['parent-wakes', 0],
     ['failing-parents', 0],
     ['dead-workers', 0],
   ])

@@ -3,6 +3,7 @@ import { attemptTimeouts } from './handlers/attempt-timeouts.ts'
 import { deadWorkers } from './handlers/dead-workers.ts'
 import { failingParents } from './handlers/failing-parents.ts'
 import { leaseRecovery } from './handlers/lease-recovery.ts'
+import { parentWakes } from './handlers/parent-wakes.ts'
 import { waitTimeouts } from './handlers/wait-timeouts.ts'
 
 /** Every handler of the maintenance loop. To add one: write it in `handlers/`, and name it here. */
@@ -11,6 +12,7 @@ export function maintenanceHandlers({ heartbeatMs }: { heartbeatMs: number }): M
     leaseRecovery(heartbeatMs),
     attemptTimeouts(heartbeatMs),
     waitTimeouts(1000),
+    parentWakes(1000),
     failingParents(1000),
     deadWorkers(10 * heartbeatMs),
   ]
