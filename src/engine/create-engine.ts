@@ -23,6 +23,7 @@ import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
 import { retryJob } from './reopen.ts'
+import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
 import { within } from './worker/within.ts'
@@ -205,6 +206,11 @@ export function createEngine(options: EngineOptions): Engine {
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
     retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
+    async rewakeParent(id, given) {
+      const woken = await verb(() => rewakeParent(db, parseJobId(id), steering(given)))
+      metrics.wakeEmitted.inc({ source: woken.receipt.source })
+      return woken
+    },
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
     setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),

@@ -13,6 +13,7 @@ export type ApiEngine = Pick<
   | 'pauseJob'
   | 'resumeJob'
   | 'retryJob'
+  | 'rewakeParent'
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'
