@@ -18,6 +18,7 @@ import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
 import { createMaintenanceLoop } from './maintenance/loop.ts'
 import { createMetrics } from './metrics.ts'
+import { sweepOrphans } from './orphan-sweep.ts'
 import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
@@ -213,6 +214,11 @@ export function createEngine(options: EngineOptions): Engine {
     },
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
+    async sweepOrphans(given) {
+      const report = await verb(() => sweepOrphans(db, actorOf(given)))
+      metrics.orphansCancelled.inc(report.cancelled)
+      return report
+    },
     setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
     feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
       subscribe: hub.subscribe.bind(hub),

@@ -7,6 +7,7 @@ import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
+import type { SweepReport } from './orphan-sweep.ts'
 import type { WakeReceipt } from './reads/receipts.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
@@ -151,6 +152,11 @@ export interface Engine {
   archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
   /** Takes that back. Throws as `cancelJob`, when it is not archived. */
   unarchiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /**
+   * Cancels every active job whose parent has ended without keeping it, or is gone, with its descendants: the periodic
+   * sweep does so too, bit by bit.
+   */
+  sweepOrphans(options?: ActorOptions): Promise<SweepReport>
   /** Makes an assignee, or changes its status; activation delivers the wakes that were withheld, and names them. */
   setAssignee(
     id: string,
