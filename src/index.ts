@@ -65,6 +65,7 @@ export type {
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
 export type { WakeReceipt } from './engine/reads/receipts.ts'
+export type { RetentionOptions } from './engine/retention/options.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'

@@ -7,6 +7,7 @@ export interface TableNames {
   readonly assignee: string
   readonly feedEpoch: string
   readonly feedFloor: string
+  readonly feedMark: string
   readonly maintenance: string
   readonly migration: string
 }
@@ -41,6 +42,7 @@ export function tableNames(schema: string): TableNames {
     assignee: name('assignee'),
     feedEpoch: name('feed_epoch'),
     feedFloor: name('feed_floor'),
+    feedMark: name('feed_mark'),
     maintenance: name('maintenance'),
     migration: name('migration'),
   }

@@ -71,7 +71,7 @@ export function createEngine(options: EngineOptions): Engine {
     db,
     logger,
     metrics,
-    handlers: maintenanceHandlers({ heartbeatMs: settings.heartbeatMs }),
+    handlers: maintenanceHandlers(settings),
     changed: () => ring(),
   })
   doorbell.onRing(() => {
