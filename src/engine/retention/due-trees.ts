@@ -35,6 +35,7 @@ const LEAST = '00000000-0000-0000-0000-000000000000'
 type DueRow = { id: string; place: string; has_descendants: boolean }
 
 // By the partial index job_retention. The state is a literal: so the planner knows that the index has all of them.
+// "limit 1": an exists may become a hash join with all descendants that there are.
 const findDueRoots = Object.fromEntries(
   TERMINAL_STATES.map((state) => [
     state,
@@ -42,7 +43,8 @@ const findDueRoots = Object.fromEntries(
       `retention.due-${state}`,
       (t) => `
       select due.id, due.finished_at::text as place,
-        exists (select from ${t.job} d where d.tree_id = due.id and d.parent_id is not null) as has_descendants
+        (select d.id from ${t.job} d where d.tree_id = due.id and d.parent_id is not null limit 1) is not null
+          as has_descendants
       from (
         select id, finished_at from ${t.job}
         where parent_id is null and state = '${state}' and finished_at < now() - $1 * interval '1 millisecond'

@@ -109,7 +109,7 @@ const deleteLeaves = statement<{ id: string }>(
     `${deleteSql(
       t,
       `j.id = any($1::uuid[]) and j.state not in (${ACTIVE_SQL})
-    and not exists (select from ${t.job} d where d.tree_id = j.id and d.parent_id is not null)`,
+    and (select d.id from ${t.job} d where d.tree_id = j.id and d.parent_id is not null limit 1) is null`,
     )} select id from gone`,
 )
 
