@@ -65,23 +65,27 @@ const insertMark = statement(
     select prepared from pg_prepared_xacts) open`,
 )
 
+// now(): what changes within a statement cannot be looked up in an index.
 const findMark = statement<{ floor: string; held: number; due: boolean }>(
   'retention.find-mark',
   (t) => `
   select mark.floor, extract(epoch from mark.at - mark.open_since)::float8 as held, mark.due from (
     (select *, true as due from ${t.feedMark}
-      where at <= clock_timestamp() - $1 * interval '1 millisecond' order by at desc limit 1)
+      where at <= now() - $1 * interval '1 millisecond' order by at desc limit 1)
     union all
     (select *, false from ${t.feedMark} order by at desc limit 1)
     order by due desc limit 1) mark
   where mark.floor <= pg_snapshot_xmin(pg_current_snapshot()) and exists (${epochSql(t)})`,
 )
 
+// Some, by the primary key: there are more only where a longer time was set before.
 const deleteMarks = statement(
   'retention.forget-marks',
   (t) => `
-  delete from ${t.feedMark} where at < (
-    select max(at) from ${t.feedMark} where at <= clock_timestamp() - $1 * interval '1 millisecond')`,
+  delete from ${t.feedMark} where at = any(array(
+    select at from ${t.feedMark} where at < (
+      select at from ${t.feedMark} where at <= now() - $1 * interval '1 millisecond' order by at desc limit 1)
+    order by at limit 1000))`,
 )
 
 const raiseFloor = statement(
