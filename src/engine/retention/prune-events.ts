@@ -78,14 +78,11 @@ const findMark = statement<{ floor: string; held: number; due: boolean }>(
   where mark.floor <= pg_snapshot_xmin(pg_current_snapshot()) and exists (${epochSql(t)})`,
 )
 
-// Some, by the primary key: there are more only where a longer time was set before.
 const deleteMarks = statement(
   'retention.forget-marks',
   (t) => `
-  delete from ${t.feedMark} where at = any(array(
-    select at from ${t.feedMark} where at < (
-      select at from ${t.feedMark} where at <= now() - $1 * interval '1 millisecond' order by at desc limit 1)
-    order by at limit 1000))`,
+  delete from ${t.feedMark} where at < (
+    select at from ${t.feedMark} where at <= now() - $1 * interval '1 millisecond' order by at desc limit 1)`,
 )
 
 const raiseFloor = statement(
