@@ -156,7 +156,7 @@ describe('a tree', () => {
     ])
   })
 
-  it('keeps a child that an open parent has yet to read, and leaves no child behind a root that is gone (case 52)', async () => {
+  it('keeps what an open parent has yet to read, and leaves no child behind (case 52)', async () => {
     const [id] = await v.enqueue({ type: 'p', children: [{ type: 'a' }, { type: 'b' }] })
     const held = await v.claim()
     await v.complete(held.find((job) => job.type === 'a')!)

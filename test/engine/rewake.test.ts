@@ -243,6 +243,19 @@ describe('a parent that failed', () => {
     })
   })
 
+  it('under a parent that has ended and keeps its children aggregates beside it', async () => {
+    const middle = { type: 'p', children: [{ type: 'a' }] }
+    const [root] = await v.enqueue({ type: 'p', orphanPolicy: 'keep', children: [middle] })
+    await v.complete(...(await v.claim()))
+    const [held] = (await v.claim()) as [ClaimedJob]
+    await v.end(held, no)
+    await again(root!)
+    await rewakeParent(v.db, held.id, forced)
+    await again(held.id)
+    expect(await v.row(held.id)).toMatchObject({ state: 'completed', wave: 2 })
+    expect(await v.row(root!)).toMatchObject({ state: 'completed', open_children: 0, wave: 1 })
+  })
+
   it('and whose assignee rests stays failed', async () => {
     await setAssignee(v.db, 'bob', 'active', by)
     const { id } = await failedAggregate({ assigneeId: 'bob' })
