@@ -176,7 +176,8 @@ export const settings = [
     env: 'COPPICE_KEEP_COMPLETED',
     flag: '--keep-completed',
     placeholder: 'DURATION',
-    description: 'delete trees whose root completed, so long after the last of their jobs ended; without it, they are kept',
+    description:
+      'delete trees whose root completed, so long after the last of their jobs ended; without it, they are kept',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
     parser: duration(LEAST_RETENTION.completed, TEN_YEARS_MS).optional(),
   },

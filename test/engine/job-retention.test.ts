@@ -329,7 +329,7 @@ describe('a run', () => {
           'retention.due-cancelled',
           'retention.delete-leaves',
           'retention.keeps-tree',
-          'retention.delete-descendants',
+          'retention.delete-tree',
           'retention.undated',
           'retention.rootless',
         ]),

@@ -1,6 +1,6 @@
 import type { Database } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
-import { type Tx, transaction } from '../../db/transaction.ts'
+import { transaction } from '../../db/transaction.ts'
 import { insertEvents } from '../event-sql.ts'
 import { lockJobs, lockTreeExclusive, treeBucket, tryLockTreesShared } from '../locks.ts'
 import { ACTIVE_SQL, type TerminalState } from '../states.ts'
@@ -51,17 +51,12 @@ export async function pruneTree(db: Database, treeId: string, ages: Ages): Promi
       const own = root ? { completed: age, failed: age, cancelled: age } : ages
       const [keeps] = await tx.query(keepsTree, [treeId, ...agesOf(own)])
       if (keeps!.keeps) return 0
-      return deleteTree(tx, treeId)
+      await tx.query(asEngine)
+      const [gone] = await tx.query(deleteWholeTree, [treeId, RETENTION_ACTOR])
+      return gone!.deleted
     },
     { statementTimeoutMs: TIMEOUT_MS },
   )
-}
-
-async function deleteTree(tx: Tx, treeId: string): Promise<number> {
-  await tx.query(asEngine)
-  const [below] = await tx.query(deleteDescendants, [treeId, RETENTION_ACTOR])
-  const [root] = await tx.query(deleteRoot, [treeId, RETENTION_ACTOR])
-  return below!.deleted + root!.deleted
 }
 
 function agesOf({ completed, failed, cancelled }: Ages): (number | null)[] {
@@ -90,11 +85,9 @@ const keepsTree = statement<{ keeps: boolean }>(
 /** Tells the trigger on hand-written deletes that this one writes its events itself. */
 const asEngine = statement('retention.as-engine', () => `select set_config('coppice.writer', 'engine', true)`)
 
-/** Deletes and says so in the log; receipts go with their parents. */
-function deleteSql(t: TableNames, condition: string): string {
-  return `
-  with gone as (delete from ${t.job} j where ${condition} returning j.*),
-  event as (
+/** Says in the log what the rows of `gone` were; receipts go with their parents. */
+function tellGone(t: TableNames): string {
+  return `event as (
     ${insertEvents(t)}
     select 'deleted', id, tree_id, parent_id, type, state, null, phase, wave, attempt, version + 1, $2,
       'kept long enough', null
@@ -105,20 +98,23 @@ function deleteSql(t: TableNames, condition: string): string {
 // A row that was locked may have got descendants since it was found: only a statement behind the lock knows.
 const deleteLeaves = statement<{ id: string }>(
   'retention.delete-leaves',
-  (t) =>
-    `${deleteSql(
-      t,
-      `j.id = any($1::uuid[]) and j.state not in (${ACTIVE_SQL})
-    and (select d.id from ${t.job} d where d.tree_id = j.id and d.parent_id is not null limit 1) is null`,
-    )} select id from gone`,
+  (t) => `
+  with gone as (
+    delete from ${t.job} j
+    where j.id = any($1::uuid[]) and j.state not in (${ACTIVE_SQL})
+      and (select d.id from ${t.job} d where d.tree_id = j.id and d.parent_id is not null limit 1) is null
+    returning j.*
+  ),
+  ${tellGone(t)}
+  select id from gone`,
 )
 
-const deleteDescendants = statement<{ deleted: number }>(
-  'retention.delete-descendants',
-  (t) => `${deleteSql(t, 'j.tree_id = $1 and j.parent_id is not null')} select count(*)::int as deleted from gone`,
-)
-
-const deleteRoot = statement<{ deleted: number }>(
-  'retention.delete-root',
-  (t) => `${deleteSql(t, 'j.id = $1')} select count(*)::int as deleted from gone`,
+const deleteWholeTree = statement<{ deleted: number }>(
+  'retention.delete-tree',
+  (t) => `
+  with below as (delete from ${t.job} j where j.tree_id = $1 and j.parent_id is not null returning j.*),
+  root as (delete from ${t.job} j where j.id = $1 returning j.*),
+  gone as (select * from below union all select * from root),
+  ${tellGone(t)}
+  select count(*)::int as deleted from gone`,
 )
