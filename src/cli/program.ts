@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { enqueueCommand } from './enqueue.ts'
 import { migrateCommand } from './migrate.ts'
 import { serveCommand } from './serve.ts'
+import { steerCommands } from './steer.ts'
 import { treeCommand } from './tree.ts'
 import { workCommand } from './work.ts'
 
@@ -13,7 +14,14 @@ export function createProgram(): Command {
     .version(versionOfPackage())
     .showHelpAfterError('(add --help for what there is)')
     .exitOverride()
-  const commands = [serveCommand(), workCommand(), migrateCommand(), enqueueCommand(), treeCommand()]
+  const commands = [
+    serveCommand(),
+    workCommand(),
+    migrateCommand(),
+    enqueueCommand(),
+    treeCommand(),
+    ...steerCommands(),
+  ]
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
   return program
 }

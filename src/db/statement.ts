@@ -8,6 +8,7 @@ export interface TableNames {
   readonly assignee: string
   readonly feedEpoch: string
   readonly feedFloor: string
+  readonly feedMark: string
   readonly maintenance: string
   readonly migration: string
 }
@@ -59,6 +60,7 @@ export function tableNames(schema: string): TableNames {
     assignee: name('assignee'),
     feedEpoch: name('feed_epoch'),
     feedFloor: name('feed_floor'),
+    feedMark: name('feed_mark'),
     maintenance: name('maintenance'),
     migration: name('migration'),
   }

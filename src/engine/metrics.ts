@@ -50,6 +50,12 @@ export function createMetrics() {
       'How long the last round of the audit over all waiting parents took',
     ),
     orphansCancelled: counter('orphans_cancelled_total', 'Jobs that the orphan sweep cancelled'),
+    retentionJobsDeleted: counter('retention_jobs_deleted_total', 'Jobs that were deleted for their age'),
+    retentionEventsDeleted: counter('retention_events_deleted_total', 'Events that were deleted for their age'),
+    eventRetentionHeld: gauge(
+      'event_retention_held_seconds',
+      'How much longer than asked for events are kept, because a transaction was open',
+    ),
     staleRefused: counter('stale_results_refused_total', 'Results of attempts that no longer held their job'),
   }
 }

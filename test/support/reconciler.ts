@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Counter, Gauge } from 'prom-client'
 import { type Database, openDatabase } from '../../src/db/database.ts'
-import type { ClaimedJob } from '../../src/engine/claim/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { parentWakes } from '../../src/engine/maintenance/handlers/parent-wakes.ts'
 import { createMetrics, type EngineMetrics } from '../../src/engine/metrics.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
