@@ -36,6 +36,7 @@ export {
   ValidationError,
   WaitTimeoutError,
 } from './engine/errors.ts'
+export type { ExplainReason, Explanation, ExplanationFacts } from './engine/explain/explanation.ts'
 export type { IsRetryable } from './engine/failure/classify.ts'
 export {
   type HandlerErrorOptions,

@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
 import type { ResultOf } from './definition/contract.ts'
 import type { JobRegistry } from './definition/job-registry.ts'
+import type { Explanation } from './explain/explanation.ts'
 import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
@@ -91,6 +92,13 @@ export interface Engine {
   waitFor(id: string, options?: { timeoutMs?: number }): Promise<JobEnd>
   /** A job as it is now; null if there is none. */
   job(id: string): Promise<Job | null>
+  /**
+   * Why a job does not move, or what it does instead: the decisive reason first, never none. A waiting parent's goes down
+   * to the leaves that hold it up. Limits of types are known where the types are: ask an engine that was given them.
+   *
+   * @throws {NotFoundError}
+   */
+  explain(id: string): Promise<Explanation[]>
   /**
    * Adds children to a parent that waits, or that runs its ingest.
    *
