@@ -82,7 +82,7 @@ function situationOf(job: Subject, read: Surroundings, { jobs }: ExplainContext)
 
 /**
  * The reasons in order. First what ends the job or was done to it by hand, then what it waits for: of several, first what
- * passes by nobody's clock.
+ * no clock ends.
  */
 function reasonsOf(situation: Situation): Reason[] {
   const { job } = situation

@@ -44,10 +44,7 @@ export function noWorker({ job, workers }: Situation): Reason | undefined {
     workers.length === 0
       ? (['none_lives', 'waits for a worker: none lives'] as const)
       : knowing.length === 0
-        ? ([
-            'type_unknown',
-            `waits for a worker: none of ${workers.length} that live knows its type ${job.type}`,
-          ] as const)
+        ? (['type_unknown', `waits for a worker: none that lives knows its type ${job.type}`] as const)
         : going.length === 0
           ? (['all_stopping', `waits for a worker: those that know its type ${job.type} are stopping`] as const)
           : ([
