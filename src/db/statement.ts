@@ -3,6 +3,7 @@ export interface TableNames {
   readonly job: string
   readonly jobEvent: string
   readonly wakeReceipt: string
+  readonly wakeMark: string
   readonly worker: string
   readonly assignee: string
   readonly feedEpoch: string
@@ -37,6 +38,7 @@ export function tableNames(schema: string): TableNames {
     job: name('job'),
     jobEvent: name('job_event'),
     wakeReceipt: name('wake_receipt'),
+    wakeMark: name('wake_mark'),
     worker: name('worker'),
     assignee: name('assignee'),
     feedEpoch: name('feed_epoch'),

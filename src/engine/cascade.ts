@@ -3,6 +3,7 @@ import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { cancelDescendants, cancelRows } from './descendants.ts'
+import { engineDeletes } from './engine-writes.ts'
 import { InvalidStateError, NotFoundError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type AttemptError, type CancelCode, type Job, jobFromRow, type Outcome } from './job.ts'
@@ -58,6 +59,7 @@ export async function deleteJob(
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
     const cancelledDescendants = await cancelDescendants(tx, id, ORPHANED.deleted, actor)
+    await engineDeletes(tx)
     await tx.query(deleteRow, [id, actor, reason ?? null])
     const ends = parent ? await leaveChildSet(tx, row, parent, actor) : NOTHING
     return { job: jobFromRow(row), cancelledDescendants, ...ends }
