@@ -24,6 +24,9 @@ export {
 export type { ActorOptions, Engine, EngineFeed, EnqueueOptions, SteerOptions, SubtreeOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
+  AlreadyDeliveredError,
+  AssigneeNotActiveError,
+  ChildrenOpenError,
   CursorExpiredError,
   EngineError,
   type InputIssue,
@@ -59,8 +62,10 @@ export type {
   OrphanPolicy,
   Progress,
   Timeouts,
+  WakeSource,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
+export type { WakeReceipt } from './engine/reads/receipts.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'

@@ -19,11 +19,13 @@ import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
 import { createMaintenanceLoop } from './maintenance/loop.ts'
 import { createMetrics } from './metrics.ts'
+import { sweepOrphans } from './orphan-sweep.ts'
 import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
 import { retryJob } from './reopen.ts'
+import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
 import { within } from './worker/within.ts'
@@ -212,8 +214,18 @@ export function createEngine(options: EngineOptions): Engine {
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
     retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
+    async rewakeParent(id, given) {
+      const woken = await verb(() => rewakeParent(db, parseJobId(id), steering(given)))
+      metrics.wakeEmitted.inc({ source: woken.receipt.source })
+      return woken
+    },
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
+    async sweepOrphans(given) {
+      const report = await verb(() => sweepOrphans(db, actorOf(given)))
+      metrics.orphansCancelled.inc(report.cancelled)
+      return report
+    },
     setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
     feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
       subscribe: hub.subscribe.bind(hub),

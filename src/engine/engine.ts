@@ -8,6 +8,8 @@ import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
+import type { SweepReport } from './orphan-sweep.ts'
+import type { WakeReceipt } from './reads/receipts.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
 
@@ -143,10 +145,26 @@ export interface Engine {
     id: string,
     options?: SubtreeOptions & { rerun?: boolean },
   ): Promise<{ job: Job; reopenedDescendants: number }>
+  /**
+   * Wakes a parent that waits although all its children have settled.
+   *
+   * @param options.force wake it with what there is, if children are open; or let a parent that failed aggregate again.
+   * @throws {NotFoundError}
+   * @throws {ChildrenOpenError} children are open, and it is not forced
+   * @throws {AlreadyDeliveredError} it was woken and is on its way, also when forced
+   * @throws {AssigneeNotActiveError} also when forced
+   * @throws {InvalidStateError} it does not wait (nor has failed, with `force`), is archived, or its own parent has ended
+   */
+  rewakeParent(id: string, options?: SteerOptions & { force?: boolean }): Promise<{ job: Job; receipt: WakeReceipt }>
   /** Takes a job out of lists and out of its parent's child set; an active one is cancelled first. */
   archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
   /** Takes that back. Throws as `cancelJob`, when it is not archived. */
   unarchiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /**
+   * Cancels every active job whose parent has ended without keeping it, or is gone, with its descendants: the periodic
+   * sweep does so too, bit by bit.
+   */
+  sweepOrphans(options?: ActorOptions): Promise<SweepReport>
   /** Makes an assignee, or changes its status; activation delivers the wakes that were withheld, and names them. */
   setAssignee(
     id: string,

@@ -53,16 +53,37 @@ export async function retryJob(db: Database, id: string, options: RetryOptions):
     const below = levels.slice(1).flat()
     await reopenRows(tx, below, actor, 'reopened with its parent')
     await reopenRows(tx, levels[0]!, actor, reason)
-    if (row.parent_id !== null && parent && row.archived_at === null) {
-      const gain = { members: 0, opened: 1, reopenedId: id, actor, reason: 'child reopened: wake withdrawn' }
-      await gainMembers(tx, row.parent_id, gain)
-    }
+    await countReopened(tx, row, parent, actor)
     // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
     const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
     const woken = await wakeAtEdge(tx, candidates, actor)
     const job = jobFromRow((await lockJobs(tx, [id])).get(id)!)
     return { job, reopenedDescendants: below.length, woken }
   })
+}
+
+/**
+ * Runs AGGREGATE of a failed parent again, whose row and parent's row this transaction has locked: it waits again, over
+ * children that stay as they are, for the caller to wake it.
+ *
+ * @throws {ParentGoneError} its own parent has ended (and does not KEEP its children) or was deleted
+ */
+export async function reopenToWake(
+  tx: Tx,
+  row: JobTable,
+  parent: JobTable | undefined,
+  { actor, reason }: { actor: string; reason: string },
+): Promise<void> {
+  refuseWithoutParent(row, parent)
+  await reopenRows(tx, [{ row, reopenedChildren: 0, waits: true }], actor, reason)
+  await countReopened(tx, row, parent, actor)
+}
+
+/** Its parent has an open child more, if it is a member. */
+async function countReopened(tx: Tx, row: JobTable, parent: JobTable | undefined, actor: string): Promise<void> {
+  if (!parent || row.archived_at !== null) return
+  const gain = { members: 0, opened: 1, reopenedId: row.id, actor, reason: 'child reopened: wake withdrawn' }
+  await gainMembers(tx, parent.id, gain)
 }
 
 function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants }: RetryOptions): void {
@@ -75,6 +96,10 @@ function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendant
       'a job that completed is rerun by itself: retry its failed descendants one by one',
     )
   }
+  refuseWithoutParent(row, parent)
+}
+
+function refuseWithoutParent(row: JobTable, parent: JobTable | undefined): void {
   if (row.parent_id === null) return
   if (!parent) throw new ParentGoneError(row.parent_id, 'deleted')
   // The orphan sweep would undo it at once.
@@ -87,10 +112,12 @@ function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendant
 interface Reopening {
   row: JobTable
   reopenedChildren: number
+  /** It waits, also with no child reopened, and although it did not end while it waited. */
+  waits?: boolean
 }
 
 /** A job that ended while it waited keeps the instant since when it did. */
-function endedWaiting(row: JobTable): boolean {
+export function endedWaiting(row: JobTable): boolean {
   return row.waiting_since !== null
 }
 
@@ -133,7 +160,7 @@ async function reopenRows(tx: Tx, nodes: readonly Reopening[], actor: string, re
   await tx.query(reopen, [
     nodes.map((node) => node.row.id),
     nodes.map((node) => node.reopenedChildren),
-    nodes.map((node) => endedWaiting(node.row) || node.reopenedChildren > 0),
+    nodes.map((node) => node.waits || endedWaiting(node.row) || node.reopenedChildren > 0),
     actor,
     reason,
   ])
@@ -161,7 +188,9 @@ const reopen = statement(
     set state = case when i.waits then 'waiting' else 'queued' end,
       open_children = j.open_children + i.reopened_children,
       waiting_since = case when i.waits then now() end,
-      retry_count = 0, run_at = now(), result = null, cancel_reason = null, cancel_code = null, finished_at = null,
+      retry_count = 0, run_at = now(), cancel_reason = null, cancel_code = null, finished_at = null,
+      -- What the ingest of a type without an aggregate returned is its result once it has been woken.
+      result = case when i.waits or j.phase = 'aggregate' then j.result end,
       failing_child_id = null, children_reopened = false, version = j.version + 1, updated_at = now()
     from input i join before b on b.id = i.id
     where j.id = i.id and j.state = b.state and j.state in (${stateList(['completed', 'failed', 'cancelled'])})

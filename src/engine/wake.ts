@@ -18,6 +18,10 @@ export interface WakeOptions {
   actor: string
   /** Wake with children open: for a wait timeout and by hand. */
   forced?: boolean
+  /** For a child set that was delivered before: receipt and event say that it was forced. */
+  again?: boolean
+  /** Why, for the event, in place of what was found. */
+  reason?: string
 }
 
 /** What became of one candidate. Candidates that do not wait (any more), are archived or are to fail are left out. */
@@ -50,6 +54,8 @@ export async function wakeParents(
     options.source,
     options.actor,
     options.forced ?? false,
+    options.again ?? false,
+    options.reason ?? null,
   ])
 }
 
@@ -115,7 +121,7 @@ const wake = statement<WakeOutcome>(
     set state = 'queued', phase = 'aggregate', wave = d.wave, retry_count = 0, run_at = now(), open_children = d.open,
       waiting_since = null, children_reopened = false, version = j.version + 1, updated_at = now()
     from due d
-    where j.id = d.id and j.state = 'waiting' and (d.open = 0 or $4)
+    where j.id = d.id and j.state = 'waiting' and (d.open = 0 or $4::boolean)
       and (j.assignee_id is null
         or exists (select from ${t.assignee} a where a.id = j.assignee_id and a.status = 'active'))
     returning j.id, j.tree_id, j.parent_id, j.type, j.phase, j.wave, j.attempt, j.version,
@@ -127,7 +133,7 @@ const wake = statement<WakeOutcome>(
   ),
   receipt as (
     insert into ${t.wakeReceipt} (parent_id, child_set_key, operation_id, wave, source, forced)
-    select id, child_set_key, operation_id, wave, $2, open > 0 from woken
+    select id, child_set_key, operation_id, wave, $2, open > 0 or $5::boolean from woken
     on conflict (parent_id) do update
     set child_set_key = excluded.child_set_key, operation_id = excluded.operation_id, wave = excluded.wave,
       source = excluded.source, forced = excluded.forced, delivered_attempt = null, at = clock_timestamp()
@@ -135,9 +141,9 @@ const wake = statement<WakeOutcome>(
   event as (
     ${insertEvents(t)}
     select 'moved', id, tree_id, parent_id, type, 'waiting', 'queued', phase, wave, attempt, version, $3,
-      case when open = 0 then 'children settled' else 'woken with open children' end,
+      coalesce($6::text, case when open = 0 then 'children settled' else 'woken with open children' end),
       jsonb_build_object('source', $2::text, 'operationId', operation_id, 'childSetKey', child_set_key,
-        'forced', open > 0)
+        'forced', open > 0 or $5::boolean)
     from woken
   )
   select d.id, d.open, d.wave, d.operation_id as "operationId", d.open_children - d.open as drift,

@@ -14,6 +14,7 @@ export type ApiEngine = Pick<
   | 'pauseJob'
   | 'resumeJob'
   | 'retryJob'
+  | 'rewakeParent'
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'

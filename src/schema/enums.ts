@@ -182,6 +182,9 @@ export type ErrorCodeName =
   | 'NOT_FOUND'
   | 'INVALID_STATE'
   | 'PARENT_GONE'
+  | 'CHILDREN_OPEN'
+  | 'ALREADY_DELIVERED'
+  | 'ASSIGNEE_NOT_ACTIVE'
   | 'UNAUTHENTICATED'
   | 'FORBIDDEN'
   | 'BAD_REQUEST'
@@ -197,6 +200,9 @@ export const ErrorCode = sameEnum<ErrorCodeName>(
     NOT_FOUND: 'Typed: NotFoundError.',
     INVALID_STATE: 'Typed: InvalidStateError.',
     PARENT_GONE: 'Typed: ParentGoneError.',
+    CHILDREN_OPEN: 'Typed: ChildrenOpenError.',
+    ALREADY_DELIVERED: 'Typed: AlreadyDeliveredError.',
+    ASSIGNEE_NOT_ACTIVE: 'Typed: AssigneeNotActiveError.',
     UNAUTHENTICATED: 'Top level: no valid key or token.',
     FORBIDDEN: 'Top level: the role does not allow it.',
     BAD_REQUEST: 'Top level: the document, a variable, an id, a cursor or a page size makes no sense.',

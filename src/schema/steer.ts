@@ -1,6 +1,15 @@
 import type { Assignee as EngineAssignee } from '../engine/assignee.ts'
-import { InvalidStateError, NotFoundError, ParentGoneError, ValidationError } from '../engine/errors.ts'
+import {
+  AlreadyDeliveredError,
+  AssigneeNotActiveError,
+  ChildrenOpenError,
+  InvalidStateError,
+  NotFoundError,
+  ParentGoneError,
+  ValidationError,
+} from '../engine/errors.ts'
 import type { Job as EngineJob } from '../engine/job.ts'
+import type { WakeReceipt as EngineReceipt } from '../engine/reads/receipts.ts'
 import {
   archiveJob,
   cancelJob,
@@ -8,6 +17,7 @@ import {
   pauseJob,
   resumeJob,
   retryJob,
+  rewakeParent,
   setAssignee,
   unarchiveJob,
 } from '../resolvers/steer.ts'
@@ -15,6 +25,7 @@ import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
 import { AssigneeStatus } from './enums.ts'
 import './errors.ts'
+import { WakeReceipt } from './job-parts.ts'
 import { Job } from './refs.ts'
 
 /** The input of a verb on one job. */
@@ -77,6 +88,29 @@ const RetryJobSuccess = builder
     fields: (t) => ({
       job: t.expose('job', { type: Job, description: 'The job.' }),
       reopenedDescendants: t.exposeInt('reopenedDescendants', { description: 'Descendants opened with it.' }),
+    }),
+  })
+
+const RewakeParentInput = builder.inputType('RewakeParentInput', {
+  description: 'Input of rewakeParent.',
+  fields: (t) => ({
+    id: t.id({ required: true, description: 'The parent.' }),
+    force: t.boolean({
+      required: true,
+      defaultValue: false,
+      description: 'With children open, or again although it FAILED. Needs ADMIN.',
+    }),
+    reason: t.string({ description: 'Why, for the audit trail.' }),
+  }),
+})
+
+const RewakeParentSuccess = builder
+  .objectRef<{ job: EngineJob; receipt: EngineReceipt }>('RewakeParentSuccess')
+  .implement({
+    description: 'The parent is woken.',
+    fields: (t) => ({
+      job: t.expose('job', { type: Job, description: 'The parent.' }),
+      receipt: t.expose('receipt', { type: WakeReceipt, description: 'The proof.' }),
     }),
   })
 
@@ -165,6 +199,16 @@ builder.mutationFields((t) => ({
     errors: { types: [...REFUSALS, ParentGoneError], union: { description: 'Answer of retryJob.' } },
     args: { input: t.arg({ type: RetryJobInput, required: true, description: 'Which.' }) },
     resolve: retryJob,
+  }),
+  rewakeParent: t.field({
+    type: RewakeParentSuccess,
+    description: 'Wake a parent now. Refused while children are open, unless forced.',
+    errors: {
+      types: [...REFUSALS, ChildrenOpenError, AlreadyDeliveredError, AssigneeNotActiveError],
+      union: { description: 'Answer of rewakeParent.' },
+    },
+    args: { input: t.arg({ type: RewakeParentInput, required: true, description: 'Which.' }) },
+    resolve: rewakeParent,
   }),
   archiveJob: t.field({
     type: ArchiveJobSuccess,
