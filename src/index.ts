@@ -65,6 +65,7 @@ export type {
   WakeSource,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
+export type { Edge, Page, PageArgs } from './engine/reads/page.ts'
 export type { WakeReceipt } from './engine/reads/receipts.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'

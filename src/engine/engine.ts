@@ -9,6 +9,7 @@ import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
 import type { SweepReport } from './orphan-sweep.ts'
+import type { Page, PageArgs } from './reads/page.ts'
 import type { WakeReceipt } from './reads/receipts.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
@@ -101,6 +102,13 @@ export interface Engine {
    * @throws {NotFoundError}
    */
   explain(id: string): Promise<Explanation[]>
+  /**
+   * Parents that the reconciler would wake now, or withholds, the longest wait first: its dry run. Pages as in the API:
+   * `first` and `after`, or `last` and `before`; 20 jobs unless told otherwise, at most 100.
+   */
+  stuckParents(page?: PageArgs): Promise<Page<Job>>
+  /** Active jobs that the orphan sweep would cancel now: its dry run. Pages as of `stuckParents`. */
+  orphans(page?: PageArgs): Promise<Page<Job>>
   /**
    * Adds children to a parent that waits, or that runs its ingest.
    *

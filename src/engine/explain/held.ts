@@ -8,7 +8,7 @@ import { ageText, instantText, iso, jobText, listText } from './words.ts'
 /** Its parent has ended, or is gone, without keeping it. */
 export function orphaned({ job }: Situation): Reason | undefined {
   const { parent_id: parent, parent_state: state } = job
-  if (parent === null) return undefined
+  if (parent === null || job.archived_at !== null) return undefined
   if (state !== null && (!isTerminal(state as JobState) || job.parent_policy === 'keep')) return undefined
   const of =
     state === null

@@ -1,7 +1,7 @@
 import { statement } from '../../db/statement.ts'
 import type { Tx } from '../../db/transaction.ts'
 import { groupBy } from '../reads/group-by.ts'
-import { isOpen } from './subjects.ts'
+import { isOpenChildOf } from '../reconcile/waiting-page.ts'
 
 /** How deep the open descendants of a parent are followed, how many of each level, and out of how many of each parent. */
 export const MAX_LEVELS = 64
@@ -42,7 +42,7 @@ const leaves = statement<Leaf & { subject: string }>(
         where p.id = parent.id and (p.state = 'waiting' or (l.levels = 0 and p.paused_from = 'waiting')) limit 1) p
       cross join lateral (
         select c.id, row_number() over (order by (c.state in ('paused', 'waiting')) desc, c.id) as place
-        from (select c.id, c.state from ${t.job} c where c.parent_id = p.id and ${isOpen('c')} limit ${SAMPLE}) c
+        from (select c.id, c.state from ${t.job} c where ${isOpenChildOf('p.id')} limit ${SAMPLE}) c
         order by 2 limit ${BEAM}) o
       order by o.place, o.id limit ${BEAM})
     from level l where l.levels < ${MAX_LEVELS} and cardinality(l.ids) > 0
@@ -57,7 +57,7 @@ const leaves = statement<Leaf & { subject: string }>(
     cross join lateral (
       select j.id, j.state from ${t.job} j
       where j.id = member.id and (j.state <> 'waiting'
-        or not exists (select from ${t.job} c where c.parent_id = j.id and ${isOpen('c')}))
+        or not exists (select from ${t.job} c where ${isOpenChildOf('j.id')}))
       limit 1) leaf
     where l.levels > 0) found
   where place <= ${MAX_LEAVES}

@@ -2,7 +2,7 @@ import { statement, type TableNames } from '../../db/statement.ts'
 import type { JobTable } from '../../db/tables.ts'
 import type { Tx } from '../../db/transaction.ts'
 import { jobColumns, NO_HEAVY } from '../reads/columns.ts'
-import { ACTIVE_SQL } from '../states.ts'
+import { isOpenChildOf } from '../reconcile/waiting-page.ts'
 
 /** Open children of one parent that are counted, and no more. */
 export const MAX_COUNTED = 1000
@@ -46,17 +46,12 @@ export async function readSubjects(tx: Tx, ids: readonly string[]): Promise<Map<
   return new Map(rows.map((row) => [row.id, row]))
 }
 
-/** Whether a child is a member of a child set that is not settled. */
-export function isOpen(alias: string): string {
-  return `${alias}.archived_at is null and ${alias}.state in (${ACTIVE_SQL})`
-}
-
 function openChildren(t: TableNames): string {
   return `
     select count(*)::int as n, (array_agg(c.id order by c.id))[1:5] as first
     from (
       select c.id from ${t.job} c
-      where c.parent_id = j.id and ${isOpen('c')} and (j.state = 'waiting' or j.paused_from = 'waiting')
+      where ${isOpenChildOf('j.id')} and (j.state = 'waiting' or j.paused_from = 'waiting')
       limit ${MAX_COUNTED}) c`
 }
 
