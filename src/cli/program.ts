@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { orphansCommand, stuckCommand } from './dry-runs.ts'
 import { enqueueCommand } from './enqueue.ts'
+import { explainCommand } from './explain.ts'
 import { migrateCommand } from './migrate.ts'
 import { serveCommand } from './serve.ts'
 import { treeCommand } from './tree.ts'
@@ -13,7 +15,16 @@ export function createProgram(): Command {
     .version(versionOfPackage())
     .showHelpAfterError('(add --help for what there is)')
     .exitOverride()
-  const commands = [serveCommand(), workCommand(), migrateCommand(), enqueueCommand(), treeCommand()]
+  const commands = [
+    serveCommand(),
+    workCommand(),
+    migrateCommand(),
+    enqueueCommand(),
+    treeCommand(),
+    explainCommand(),
+    stuckCommand(),
+    orphansCommand(),
+  ]
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
   return program
 }

@@ -47,7 +47,7 @@ test('explain: reason, sentence, facts, the jobs it speaks of, and what is next'
   expect(explanation).toEqual({
     reason: 'OPEN_CHILDREN',
     sentence: expect.stringMatching(
-      /^It waits for its only child\. Held up by JB_\S+ \(leaf k\), which waits for a worker: none lives\.$/,
+      /^It has waited less than a second for its only child\. Held up by JB_\S+ \(leaf k\), which waits for a worker: none lives\.$/,
     ),
     count: 1,
     jobs: [

@@ -40,6 +40,7 @@ test('a parent with open children: how many, which, and what holds them up', asy
   await v.complete(await v.hold(a1!))
   await v.hold(a2!)
   await x.set(a2!, { claimed_at: fromNow(-7_500_000) })
+  await x.set(p!, { waiting_since: fromNow(-310_500) })
   const [open, ...others] = await x.explain(p!)
   expect(others).toEqual([])
   const { waiting_since: since } = await v.row(p!)
@@ -66,7 +67,7 @@ test('a parent with open children: how many, which, and what holds them up', asy
     next: 'When all of them have ended, it aggregates. If it still waits after 2 h, it aggregates what there is.',
   })
   expect(open!.sentence).toBe(
-    `It waits for 2 of its 3 children. Held up by JB_${a2} (a a2), which has been running for 2 h 5 min on forge ` +
+    `It has waited 5 min 10 s for 2 of its 3 children. Held up by JB_${a2} (a a2), which has been running for 2 h 5 min on forge ` +
       `(worker WK_${v.workerId}, pid 1); by JB_${a0} (a a0), which is in line.`,
   )
 })
@@ -91,7 +92,7 @@ test('four levels down: the leaf that holds everything up, and why', async () =>
     },
   })
   expect(open!.sentence).toBe(
-    `It waits for its only child. Held up by JB_${leaf} (c leaf), which waits for a worker: none that lives knows its type c.`,
+    `It has waited less than a second for its only child. Held up by JB_${leaf} (c leaf), which waits for a worker: none that lives knows its type c.`,
   )
 })
 
@@ -120,7 +121,9 @@ test('of many leaves those come first that need somebody', async () => {
   expect(open).toMatchObject({
     count: 7,
     jobs: [ids.empty, ids.paused, ids.ada, ids.nobody, ids.runs],
-    sentence: expect.stringMatching(/^It waits for all of its 7 children\. .*; and by 4 others\.$/),
+    sentence: expect.stringMatching(
+      /^It has waited less than a second for all of its 7 children\. .*; and by 4 others\.$/,
+    ),
   })
 })
 
@@ -146,7 +149,7 @@ test('a chain deeper than the walk says so', async () => {
     reason: 'open_children',
     count: 1,
     facts: { leaves: [] },
-    sentence: 'It waits for its only child. Its open descendants go deeper than 64 levels.',
+    sentence: 'It has waited less than a second for its only child. Its open descendants go deeper than 64 levels.',
   })
 })
 
@@ -171,16 +174,16 @@ test('a parent whose wake is due: the edge has missed it', async () => {
   const [wrong] = await x.explain(p!)
   expect(wrong).toMatchObject({ reason: 'wake_due', facts: { total: 1, counted: 1, waitingMs: expect.any(Number) } })
   expect(wrong!.sentence).toBe(
-    'It has 1 child, none of them open: its wake is due. Its counter says 1, which is wrong and will be repaired.',
+    'It has 1 child, none of them open: its wake is due. It has waited less than a second. Its counter says 1, which is wrong and will be repaired.',
   )
-  await x.set(p!, { open_children: 0 })
+  await x.set(p!, { open_children: 0, waiting_since: fromNow(-3_600_500) })
   const [due, ...others] = await x.explain(p!)
   expect(others).toEqual([])
-  expect(due!.sentence).toBe('It has 1 child, none of them open: its wake is due.')
+  expect(due!.sentence).toBe('It has 1 child, none of them open: its wake is due. It has waited 1 h.')
   expect(due!.nextAt!.getTime() - before).toBeGreaterThan(500)
   expect(due!.nextAt!.getTime() - before).toBeLessThan(10_000)
   await x.set(a0!, { archived_at: fromNow(0) })
-  await x.set(p!, { child_count: 0 })
+  await x.set(p!, { child_count: 0, waiting_since: null })
   expect((await x.explain(p!))[0]!.sentence).toBe('It has no children: its wake is due.')
 })
 
@@ -195,7 +198,8 @@ test('a wake that is withheld: ephemeral, archived, or to fail by a child', asyn
     facts: { why: 'ephemeral', waitingMs: expect.any(Number) },
     next: 'If it still waits after 1 h, it fails.',
     nextAt: expect.any(Date),
-    sentence: 'It has 1 child, none of them open, but is ephemeral: recovery never wakes it.',
+    sentence:
+      'It has 1 child, none of them open, but is ephemeral: recovery never wakes it. It has waited less than a second.',
   })
 
   await x.set(p!, { archived_at: fromNow(0) })

@@ -32,6 +32,7 @@ export async function explainJobs(
   ids: readonly string[],
   context: ExplainContext,
 ): Promise<Map<string, Explanation[]>> {
+  if (ids.length === 0) return new Map()
   const surroundings = await transaction(db, (tx) => readSurroundings(tx, ids), { repeatableRead: true })
   const asked = ids.flatMap((id) => surroundings.subjects.get(id) ?? [])
   return new Map(asked.map((job) => [job.id, reasonsOf(situationOf(job, surroundings, context)).map(withoutClause)]))

@@ -21,7 +21,7 @@ export function openChildren({ job, leaves }: Situation): Reason | undefined {
   const waitingMs = msSince(job, job.waiting_since)
   return reasonOf({
     reason: 'open_children',
-    clause: `waits for ${openText(open, job.child_count)}`,
+    clause: `${waitingMs === null ? 'waits' : `has waited ${ageText(waitingMs)}`} for ${openText(open, job.child_count)}`,
     more: heldUpText(ranked),
     facts: {
       open,
@@ -51,6 +51,7 @@ export function settled({ job }: Situation): Reason {
     const wait = waitLimit(job)
     return withheld(job, {
       why: 'ephemeral',
+      ...(waitingMs !== null && { more: `It has waited ${ageText(waitingMs)}.` }),
       clause: `${none}, but is ephemeral: recovery never wakes it`,
       next: wait ? waitText(wait).trim() : null,
       nextAt: wait?.endsAt ?? null,
@@ -60,7 +61,10 @@ export function settled({ job }: Situation): Reason {
   return reasonOf({
     reason: 'wake_due',
     clause: `${none}: its wake is due`,
-    ...(counted > 0 && { more: `Its counter says ${counted}, which is wrong and will be repaired.` }),
+    more: [
+      ...(waitingMs === null ? [] : [`It has waited ${ageText(waitingMs)}.`]),
+      ...(counted > 0 ? [`Its counter says ${counted}, which is wrong and will be repaired.`] : []),
+    ].join(' '),
     facts: { total: job.child_count, counted, waitingSince: iso(job.waiting_since), waitingMs },
     next: 'The next tick of the reconciler wakes it.',
     nextAt: new Date(job.now.getTime() + TICK_MS),
