@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import { expect } from 'vitest'
 import type { JobRegistry } from '../../src/engine/definition/job-registry.ts'
 import { createJobRegistry } from '../../src/engine/definition/job-registry.ts'
 import { explainJobs } from '../../src/engine/explain/explain.ts'
@@ -7,6 +9,7 @@ import type { Verbs } from './verbs.ts'
 
 /** What tests of explain do to a database, and ask of it. */
 export interface Explaining {
+  /** The explanations of a job; their facts have the keys that docs/explain.md says. */
   explain(id: string, jobs?: JobRegistry): Promise<Explanation[]>
   /** The reasons of a job, in order. */
   reasons(id: string, jobs?: JobRegistry): Promise<string[]>
@@ -29,8 +32,14 @@ export function explaining(v: Verbs): Explaining {
       ...Object.values(columns),
     ])
   }
-  const explain: Explaining['explain'] = async (id, jobs = knowing()) =>
-    (await explainJobs(v.db, [id], { jobs })).get(id)!
+  const explain: Explaining['explain'] = async (id, jobs = knowing()) => {
+    const explanations = (await explainJobs(v.db, [id], { jobs })).get(id)!
+    const documented = await documentedFacts()
+    for (const { reason, facts } of explanations) {
+      expect(Object.keys(facts).sort(), reason).toEqual([...documented.get(reason)!].sort())
+    }
+    return explanations
+  }
   return {
     explain,
     reasons: async (id, jobs) => (await explain(id, jobs)).map(({ reason }) => reason),
@@ -41,3 +50,10 @@ export function explaining(v: Verbs): Explaining {
 
 /** A moment so many ms from now; the test and its database share a clock. */
 export const fromNow = (ms: number) => new Date(Date.now() + ms)
+
+/** The keys of facts by reason, as docs/explain.md has them in its table. */
+export async function documentedFacts(): Promise<Map<string, string[]>> {
+  const text = await readFile(new URL('../../docs/explain.md', import.meta.url), 'utf8')
+  const rows = text.matchAll(/^\| `([A-Z_]+)` +\| `([^`]+)`/gm)
+  return new Map([...rows].map(([, reason, keys]) => [reason!.toLowerCase(), keys!.split(' ')]))
+}

@@ -19,28 +19,23 @@ export const EXPLAIN_REASONS = [
 export type ExplainReason = (typeof EXPLAIN_REASONS)[number]
 
 /**
- * The data behind a sentence. Ids are global (`JB_…`, `WK_…`, `AS_…`), instants ISO 8601 by the database clock, times in
- * ms; what is not known is null. By reason:
+ * The data behind a sentence. Ids are global (`JB_…`, `WK_…`, `AS_…`), instants ISO 8601 by the database's clock, times in
+ * ms; what is not known is null. By reason (`docs/explain.md` says more of them):
  *
- * | reason                | keys                                                                                       |
- * | --------------------- | ------------------------------------------------------------------------------------------ |
- * | `running`             | `attempt phase worker host pid workerLost claimedAt runningMs heartbeatAt heartbeatAgeMs`   |
- * |                       | `limitMs limitFrom endsAt pauseRequested progress`; `limitFrom`: `job type default`        |
- * | `finished`            | `state finishedAt agoMs errorCode error cancelCode cancelReason archived`                  |
- * | `in_line`             | `type queue priority before beforeAtLeast workers slots busy concurrencyKey runningOfKey`   |
- * | `scheduled`           | `runAt inMs why retry maxRetries error`; `why`: `delay snooze retry`                       |
- * | `no_worker`           | `type queue why live workers[{ worker host types queues stopping }]`; `why`: `none_lives`  |
- * |                       | `type_unknown queue_not_served all_stopping`; of `workers` the first ten                   |
- * | `concurrency_limit`   | `type key limit running holders[{ job worker host claimedAt runningMs }]`                  |
- * | `assignee_not_active` | `assignee status since`; `status` null: there is no such assignee                          |
- * | `paused`              | `since forMs by why from`; `from`: the state it goes back to                               |
- * | `paused_ancestor`     | `ancestors[{ job type }]`, nearest first                                                   |
- * | `open_children`       | `open openAtLeast total children[JB] leaves[{ job type key depth reason sentence nextAt }]` |
- * |                       | `waitingSince waitingMs waitLimitMs waitEndsAt onWaitTimeout`                              |
- * | `wake_due`            | `total counted waitingSince waitingMs`; `counted`: the counter, wrong unless 0              |
- * | `wake_withheld`       | `why failingChild archivedAt waitingSince waitingMs`; `why`: `failing_child archived`      |
- * |                       | `ephemeral`                                                                                |
- * | `orphaned`            | `parent parentState parentEndedAt`; `parentState` null: it was deleted                     |
+ * - `running`: `attempt phase worker host pid workerLost claimedAt runningMs heartbeatAt heartbeatAgeMs limitMs limitFrom
+ *   endsAt pauseRequested progress`
+ * - `finished`: `state finishedAt agoMs errorCode error cancelCode cancelReason archived`
+ * - `in_line`: `type queue priority before beforeAtLeast workers slots busy concurrencyKey runningOfKey`
+ * - `scheduled`: `runAt inMs why retry maxRetries error`
+ * - `no_worker`: `type queue why live workers`
+ * - `concurrency_limit`: `type key limit running holders`
+ * - `assignee_not_active`: `assignee status since`
+ * - `paused`: `since forMs by why from`
+ * - `paused_ancestor`: `ancestors`
+ * - `open_children`: `open openAtLeast total children leaves waitingSince waitingMs waitLimitMs waitEndsAt onWaitTimeout`
+ * - `wake_due`: `total counted waitingSince waitingMs`
+ * - `wake_withheld`: `why failingChild archivedAt waitingSince waitingMs`
+ * - `orphaned`: `parent parentState parentEndedAt`
  */
 export type ExplanationFacts = { [key: string]: Json }
 
