@@ -16,8 +16,8 @@ import { FIRST_WAITING, type WaitingCursor } from '../reconcile/waiting-page.ts'
 const CURSOR = 'stuck'
 
 /**
- * The parents that the reconciler would wake now, or withholds, for their assignee or as ephemeral; the longest wait
- * first. Archived ones are in no list. It goes over the waiting parents until the page is full: about a second for
+ * The parents that the reconciler would wake now, or withholds: for their assignee, as ephemeral, or because they are to
+ * fail by a child. The longest wait first; archived ones are in no list. It goes over the waiting parents until the page is full: about a second for
  * 100,000 of them. A page from the back goes over all that are in front of it.
  *
  * @throws {InvalidCursorError}
