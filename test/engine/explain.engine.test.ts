@@ -32,7 +32,7 @@ test('an engine explains what its own worker does, from the first claim to the e
   const [running] = await engine.explain(explanation.jobs[0]!)
   expect(running).toMatchObject({
     reason: 'running',
-    facts: { workerLost: false, pid: process.pid, limitMs: 300_000, limitFrom: 'type' },
+    facts: { workerLost: false, pid: process.pid, limitMs: 300_000, limitFrom: 'job' },
   })
   gate.open()
   await engine.waitFor(handle, { timeoutMs: 30_000 })
