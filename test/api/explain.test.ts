@@ -146,6 +146,7 @@ test('stuck parents: due and withheld ones, the longest wait first, in pages fro
   expect(second).toMatchObject({ ids: listed.slice(2), info: { hasNextPage: false, hasPreviousPage: true } })
   const last = await page('last: 3')
   expect(last).toMatchObject({ ids: listed.slice(1), info: { hasNextPage: false, hasPreviousPage: true } })
+  expect(await page('last: 1')).toMatchObject({ ids: listed.slice(3), info: { hasPreviousPage: true } })
   const before = await page(`last: 3, before: "${second.info.startCursor}"`)
   expect(before).toMatchObject({ ids: listed.slice(0, 2), info: { hasNextPage: true, hasPreviousPage: false } })
   // The row of the cursor may be gone.
