@@ -14,6 +14,14 @@ let waiting: string[]
 let queued: string[]
 beforeAll(async () => {
   v = await createVerbs()
+  // What must not be read: jobs that have ended, alone and in a tree. The planner knows of nothing else.
+  const { rows } = await v.test.pool.query(
+    `insert into ${v.test.schema}.job (id, tree_id, type, state)
+     select gen_random_uuid(), gen_random_uuid(), 'old', 'completed' from generate_series(1, 30000) returning tree_id`,
+  )
+  await v.test.pool.query(`alter table ${v.test.schema}.job set (autovacuum_enabled = false)`)
+  await v.test.pool.query('vacuum analyze')
+  expect(rows).toHaveLength(30_000)
   waiting = await v.enqueue(
     ...Array.from({ length: 30 }, () => ({
       type: 'p',
@@ -22,16 +30,13 @@ beforeAll(async () => {
   )
   queued = await v.enqueue(...Array.from({ length: 20 }, () => ({ type: 'a', concurrencyKey: 'k' })))
   await v.claim(1)
-  // What must not be read: jobs that have ended, in trees and alone, and queued ones of other types.
   await v.test.pool.query(
     `insert into ${v.test.schema}.job (id, tree_id, parent_id, type, state)
-     select gen_random_uuid(), id, parent, 'old', state from (
-       select gen_random_uuid() as id, case when n % 2 = 0 then $1::uuid end as parent,
-         case when n % 10 = 1 then 'queued' else 'completed' end as state
-       from generate_series(1, 60000) n) jobs`,
+     select gen_random_uuid(), $1, case when n % 2 = 0 then $1::uuid end, 'old',
+       case when n % 2 = 0 then 'completed' else 'queued' end
+     from generate_series(1, 20000) n`,
     [waiting[0]],
   )
-  await v.test.pool.query('vacuum analyze')
 }, 60_000)
 afterAll(() => v.close())
 
@@ -73,17 +78,21 @@ test('fifty jobs take as many statements as one', async () => {
   ])
 })
 
-test('no statement reads more than what lies around the jobs, in a table full of others', async () => {
-  const ids = [...waiting, ...queued]
-  const plans = await plansOf(
-    v.db,
-    (db) => explainJobs(db, ids, { jobs }),
-    async () => {},
-  )
-  expect(plans.map(({ name }) => name)).toContain('explain.leaves')
-  for (const { name, read, text } of plans) {
-    // Within a few dozens for each job and its leaves, of 60,000.
-    expect(read, `${name}\n${text}`).toBeLessThan(6000)
-    expect(text, name).not.toMatch(/Seq Scan job\b/)
-  }
-})
+test.each(['taken at rest', 'of the present'])(
+  'no statement reads more than what lies around the jobs, with statistics %s',
+  async (statistics) => {
+    if (statistics === 'of the present') await v.test.pool.query('vacuum analyze')
+    const ids = [...waiting, ...queued]
+    const plans = await plansOf(
+      v.db,
+      (db) => explainJobs(db, ids, { jobs }),
+      async () => {},
+    )
+    expect(plans.map(({ name }) => name)).toContain('explain.leaves')
+    for (const { name, read, text } of plans) {
+      // Within a few dozens for each job and its leaves, of 50,000.
+      expect(read, `${name}\n${text}`).toBeLessThan(6000)
+      expect(text, name).not.toMatch(/Seq Scan job\b/)
+    }
+  },
+)

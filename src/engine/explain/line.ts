@@ -23,13 +23,15 @@ export async function findPlaces(tx: Tx, ids: readonly string[]): Promise<Map<st
   return new Map(rows.map(({ id, before, atLeast }) => [id, { before, atLeast }]))
 }
 
-// A range of the index that claims go by. Jobs that are not due yet lie among the others: they are looked at, not counted.
+// By the primary key, whatever the statistics say of the indexes over queued jobs; then a range of the index that claims
+// go by. Jobs that are not due yet lie among the others: they are looked at, not counted.
 const places = statement<PlaceInLine & { id: string }>(
   'explain.places',
   (t) => `
   select s.id, line.before, line.looked = $2 as "atLeast"
   from unnest($1::uuid[]) s(id)
-  cross join lateral (select * from ${t.job} j where j.id = s.id and ${READY} limit 1) own
+  cross join lateral (
+    select j.* from (select * from ${t.job} j where j.id = s.id limit 1) j where ${READY}) own
   cross join lateral (
     select (count(*) filter (where first.run_at <= now()))::int as before, count(*)::int as looked from (
       select j.run_at from ${t.job} j
