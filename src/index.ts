@@ -39,6 +39,7 @@ export {
   ValidationError,
   WaitTimeoutError,
 } from './engine/errors.ts'
+export type { ExplainReason, Explanation, ExplanationFacts } from './engine/explain/explanation.ts'
 export type { IsRetryable } from './engine/failure/classify.ts'
 export {
   type HandlerErrorOptions,
@@ -64,6 +65,7 @@ export type {
   WakeSource,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
+export type { Edge, Page, PageArgs } from './engine/reads/page.ts'
 export type { WakeReceipt } from './engine/reads/receipts.ts'
 export type { RetentionOptions } from './engine/retention/options.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'

@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { orphansCommand, stuckCommand } from './dry-runs.ts'
 import { enqueueCommand } from './enqueue.ts'
+import { explainCommand } from './explain.ts'
 import { migrateCommand } from './migrate.ts'
 import { serveCommand } from './serve.ts'
 import { steerCommands } from './steer.ts'
@@ -21,6 +23,9 @@ export function createProgram(): Command {
     enqueueCommand(),
     treeCommand(),
     ...steerCommands(),
+    explainCommand(),
+    stuckCommand(),
+    orphansCommand(),
   ]
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
   return program

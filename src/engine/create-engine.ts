@@ -9,10 +9,12 @@ import { createJobRegistry } from './definition/job-registry.ts'
 import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
 import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
-import { UnavailableError, ValidationError } from './errors.ts'
+import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
+import { orphans, stuckParents } from './explain/dry-runs.ts'
+import { explainJobs } from './explain/explain.ts'
 import { createDoorbell } from './feed/doorbell.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
-import { parseJobId } from './ids.ts'
+import { formatJobId, parseJobId } from './ids.ts'
 import type { NewJob } from './job.ts'
 import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
@@ -23,6 +25,8 @@ import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
+import { ALL_HEAVY } from './reads/columns.ts'
+import { pageRequest } from './reads/page.ts'
 import { retryJob } from './reopen.ts'
 import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
@@ -211,6 +215,14 @@ export function createEngine(options: EngineOptions): Engine {
     },
     ring,
     job: (id) => reach(() => readJob(db, parseJobId(id))),
+    async explain(given) {
+      const id = parseJobId(given)
+      const explanations = (await reach(() => explainJobs(db, [id], { jobs }))).get(id)
+      if (!explanations) throw new NotFoundError(formatJobId(id))
+      return explanations
+    },
+    stuckParents: (page = {}) => reach(async () => stuckParents(db, pageRequest(page), ALL_HEAVY)),
+    orphans: (page = {}) => reach(async () => orphans(db, pageRequest(page), ALL_HEAVY)),
     async spawnChildren(parentId: string, children: readonly NewJob[], given) {
       const prepared = await prepareJobs(children, jobs)
       return verb(() => spawnChildren(db, parseJobId(parentId), prepared, actorOf(given)))

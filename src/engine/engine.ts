@@ -3,11 +3,13 @@ import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
 import type { ResultOf } from './definition/contract.ts'
 import type { JobRegistry } from './definition/job-registry.ts'
+import type { Explanation } from './explain/explanation.ts'
 import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
 import type { SweepReport } from './orphan-sweep.ts'
+import type { Page, PageArgs } from './reads/page.ts'
 import type { WakeReceipt } from './reads/receipts.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
@@ -93,6 +95,20 @@ export interface Engine {
   waitFor(id: string, options?: { timeoutMs?: number }): Promise<JobEnd>
   /** A job as it is now; null if there is none. */
   job(id: string): Promise<Job | null>
+  /**
+   * Why a job does not move, or what it does instead: the decisive reason first, never none. A waiting parent's goes down
+   * to the leaves that hold it up. Limits of types are known where the types are: ask an engine that was given them.
+   *
+   * @throws {NotFoundError}
+   */
+  explain(id: string): Promise<Explanation[]>
+  /**
+   * Parents that the reconciler would wake now, or withholds, the longest wait first: its dry run. Pages as in the API:
+   * `first` and `after`, or `last` and `before`; 20 jobs unless told otherwise, at most 100.
+   */
+  stuckParents(page?: PageArgs): Promise<Page<Job>>
+  /** Active jobs that the orphan sweep would cancel now: its dry run. Pages as of `stuckParents`. */
+  orphans(page?: PageArgs): Promise<Page<Job>>
   /**
    * Adds children to a parent that waits, or that runs its ingest.
    *

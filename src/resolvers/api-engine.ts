@@ -4,6 +4,7 @@ import type { Engine } from '../engine/engine.ts'
 export type ApiEngine = Pick<
   Engine,
   | 'database'
+  | 'jobs'
   | 'doorbell'
   | 'feed'
   | 'metrics'

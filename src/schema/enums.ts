@@ -1,4 +1,5 @@
 import type { AssigneeStatus as EngineAssigneeStatus } from '../engine/assignee.ts'
+import type { ExplainReason as EngineExplainReason } from '../engine/explain/explanation.ts'
 import type { FeedEnd } from '../engine/feed/batch.ts'
 import type { JobEventKind as EngineJobEventKind } from '../engine/feed/event.ts'
 import type {
@@ -120,6 +121,26 @@ export const WakeSource = lowerCaseEnum<EngineWakeSource>(
     RECONCILER: 'The parent-wake reconciler.',
     MANUAL: 'A person, by rewakeParent.',
     TIMEOUT: 'Nobody: it had waited for longer than timeouts.wait, and aggregates with what there is.',
+  },
+)
+
+export const ExplainReason = lowerCaseEnum<EngineExplainReason>(
+  'ExplainReason',
+  'Why a job is not moving, or what it does instead.',
+  {
+    RUNNING: 'It runs.',
+    FINISHED: 'It is terminal.',
+    IN_LINE: 'It may be claimed at any moment; others are before it.',
+    SCHEDULED: "runAt lies ahead: a delay, a snooze or a retry's backoff.",
+    NO_WORKER: 'No live worker knows its type or serves its queue.',
+    CONCURRENCY_LIMIT: 'Its type or key is at its concurrency limit.',
+    ASSIGNEE_NOT_ACTIVE: 'Its assignee is not ACTIVE, or is unknown.',
+    PAUSED: 'It is paused.',
+    PAUSED_ANCESTOR: 'It can move, but an ancestor is paused, so nothing will follow.',
+    OPEN_CHILDREN: 'A parent with children that are not terminal.',
+    WAKE_DUE: 'A parent whose wake is due: the next reconciler tick delivers it.',
+    WAKE_WITHHELD: 'A parent whose wake will not come by itself: ephemeral, archived, or to fail by a child.',
+    ORPHANED: 'An active job whose parent is gone or terminal: the next sweep cancels it.',
   },
 )
 

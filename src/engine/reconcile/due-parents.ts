@@ -1,6 +1,6 @@
 import type { Queryable } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
-import { FIRST_WAITING, isOpenChildOf, type WaitingCursor, waitingPage } from './waiting-page.ts'
+import { FIRST_WAITING, isOpenChildOf, placeText, type WaitingCursor, waitingPage } from './waiting-page.ts'
 
 /** Why the reconciler leaves a parent alone although no child of it is open. */
 export type Withheld =
@@ -29,6 +29,8 @@ export interface DueParent {
   assigneeStatus: string | null
   /** Null: the next tick wakes it. */
   withheld: Withheld | null
+  /** Where it stands in the order of the walk. */
+  place: WaitingCursor
 }
 
 /** Some of the parents that are due or withheld, oldest first. */
@@ -55,8 +57,9 @@ export async function findDueParents(
     const rows = await q.query(readDuePage, [cursor.since, cursor.id, PAGE])
     for (const { cursorSince, pageSize: _, lastSince: __, lastId: ___, ...parent } of rows) {
       if (parent.id === null) continue
-      parents.push(parent as DueParent)
-      if (parents.length === limit) return { parents, next: { since: cursorSince!, id: parent.id } }
+      const place = { since: cursorSince!, id: parent.id }
+      parents.push({ ...parent, id: parent.id, place })
+      if (parents.length === limit) return { parents, next: place }
     }
     const { pageSize, lastSince, lastId } = rows[0]!
     if (pageSize < PAGE) return { parents, next: null }
@@ -64,7 +67,7 @@ export async function findDueParents(
   }
 }
 
-interface DuePageRow extends Omit<DueParent, 'id'> {
+interface DuePageRow extends Omit<DueParent, 'id' | 'place'> {
   /** Null in the one row of a page on which nothing was found. */
   id: string | null
   cursorSince: string | null
@@ -92,8 +95,8 @@ const readDuePage = statement<DuePageRow>(
   ),
   last as (select since, id from page order by since desc, id desc limit 1)
   select d.id, d.tree_id as "treeId", d.type, d.waiting_since as "waitingSince", d.open_children as "openChildren",
-    d.assignee_id as "assigneeId", d.status as "assigneeStatus", d.withheld, d.since::text as "cursorSince",
-    (select count(*)::int from page) as "pageSize", last.since::text as "lastSince", last.id as "lastId"
+    d.assignee_id as "assigneeId", d.status as "assigneeStatus", d.withheld, ${placeText('d')} as "cursorSince",
+    (select count(*)::int from page) as "pageSize", ${placeText('last')} as "lastSince", last.id as "lastId"
   from (select) one left join last on true left join due d on true
   order by d.since, d.id`,
 )

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
+import { engineDeletes } from '../engine-writes.ts'
 import { insertEvents } from '../event-sql.ts'
 import { lockJobs, lockTreeExclusive, treeBucket, tryLockTreesShared } from '../locks.ts'
 import { ACTIVE_SQL, type TerminalState } from '../states.ts'
@@ -30,7 +31,7 @@ export async function pruneLeaves(db: Database, ids: readonly string[], ages: Ag
     const buckets = await tryLockTreesShared(tx, ids)
     const mine = ids.filter((id) => buckets.has(treeBucket(id)))
     const locked = await tx.query(lockDueRoots, [mine, ...agesOf(ages)])
-    await tx.query(asEngine)
+    await engineDeletes(tx)
     const rows = await tx.query(deleteLeaves, [locked.map((row) => row.id), RETENTION_ACTOR])
     return rows.length
   })
@@ -51,7 +52,7 @@ export async function pruneTree(db: Database, treeId: string, ages: Ages): Promi
       const own = root ? { completed: age, failed: age, cancelled: age } : ages
       const [keeps] = await tx.query(keepsTree, [treeId, ...agesOf(own)])
       if (keeps!.keeps) return 0
-      await tx.query(asEngine)
+      await engineDeletes(tx)
       const [gone] = await tx.query(deleteWholeTree, [treeId, RETENTION_ACTOR])
       return gone!.deleted
     },
@@ -81,9 +82,6 @@ const keepsTree = statement<{ keeps: boolean }>(
   select exists (select from ${t.job} j where j.id = $1 and (${DUE}) is not true)
     or exists (select from ${t.job} j where j.tree_id = $1 and j.parent_id is not null and (${DUE}) is not true) as keeps`,
 )
-
-/** Tells the trigger on hand-written deletes that this one writes its events itself. */
-const asEngine = statement('retention.as-engine', () => `select set_config('coppice.writer', 'engine', true)`)
 
 /** Says in the log what the rows of `gone` were; receipts go with their parents. */
 function tellGone(t: TableNames): string {
