@@ -1,12 +1,15 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import { transaction } from '../../src/db/transaction.ts'
 import { archiveJob } from '../../src/engine/archive.ts'
 import { setAssignee } from '../../src/engine/assignee.ts'
 import { deleteJob } from '../../src/engine/cascade.ts'
 import type { NewJob } from '../../src/engine/job.ts'
+import { lockJobs } from '../../src/engine/locks.ts'
+import { resumeJob } from '../../src/engine/pause.ts'
 import { findDueParents } from '../../src/engine/reconcile/due-parents.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
-import { wakeParent } from '../../src/engine/wake.ts'
+import { wakeAtEdge, wakeParent } from '../../src/engine/wake.ts'
 import { findViolations } from '../support/invariants.ts'
 import { createReconciler, interrupted, operationIdOf, withoutEdge } from '../support/reconciler.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
@@ -70,8 +73,11 @@ describe('a lost wake', () => {
   })
 
   it('has the same operation id when the edge delivers it', async () => {
+    const { log, metrics } = createReconciler(v.db)
     const [id] = await v.enqueue(family(2))
     await v.complete(...(await v.claim()))
+    expect((await metrics.wakeEmitted.get()).values).toMatchObject([{ labels: { source: 'edge' }, value: 1 }])
+    expect(log.lines).toMatchObject([{ level: 20, msg: 'parent woken', parent: `JB_${id}`, source: 'edge', wave: 1 }])
     const { rows } = await sql('select id, state, completion_epoch as epoch from coppice.job where parent_id = $1', [
       id,
     ])
@@ -90,11 +96,56 @@ describe('a lost wake', () => {
     expect(await reconciler.figures()).toMatchObject({ woken: 2, repaired: 2 })
   })
 
+  it('is told of only once its transaction has committed', async () => {
+    const [id] = await stuck([family(1)])
+    const { log, metrics } = createReconciler(v.db)
+    const wake = (end: () => void) =>
+      transaction(v.db, async (tx) => {
+        await lockJobs(tx, [id!])
+        expect(await wakeAtEdge(tx, [{ id: id!, assigneeId: null }], actor)).toEqual([id])
+        expect(log.lines).toEqual([])
+        end()
+      })
+    const fail = () => {
+      throw new Error('rolled back')
+    }
+    await expect(wake(fail)).rejects.toThrow('rolled back')
+    expect((await metrics.wakeEmitted.get()).values).toEqual([])
+    await wake(() => {})
+    expect(log.messages()).toEqual(['parent woken'])
+  })
+
+  it('by the limit of a wait is told of with what was open', async () => {
+    const [id] = await v.enqueue(family(2))
+    const { log, metrics } = createReconciler(v.db)
+    await wakeParent(v.db, id!, { source: 'timeout', actor, forced: true })
+    expect((await metrics.wakeEmitted.get()).values).toMatchObject([{ labels: { source: 'timeout' }, value: 1 }])
+    expect(log.lines).toMatchObject([{ level: 30, source: 'timeout', openChildren: 2 }])
+  })
+
+  it('of one assignee is not merged with another: two parents, two wakes, however they are delivered (case 19)', async () => {
+    const pair = () => [family(1, { assigneeId: 'ann' }), family(1, { assigneeId: 'ann' })]
+    await setAssignee(v.db, 'ann', 'active', { actor })
+    const byEdge = await v.enqueue(...pair())
+    await v.complete(...(await v.claim()))
+    const byReconciler = await stuck(pair())
+    await createReconciler(v.db).tick()
+    await setAssignee(v.db, 'ann', 'paused', { actor })
+    const byActivation = await v.enqueue(...pair())
+    await v.complete(...(await v.claim()))
+    expect((await setAssignee(v.db, 'ann', 'active', { actor })).woken).toEqual(byActivation)
+    const all = await receipts()
+    expect(all.map((receipt) => receipt.parent_id).sort()).toEqual([...byEdge, ...byReconciler, ...byActivation].sort())
+    expect(new Set(all.map((receipt) => receipt.operation_id)).size).toBe(6)
+  })
+
   it('in a paused parent waits for the resume, which delivers it', async () => {
     const [id] = await stuck([family(1)])
     await sql(`update coppice.job set state = 'paused', paused_from = 'waiting' where id = $1`, [id])
     await createReconciler(v.db).tick()
     expect((await v.row(id!)).state).toBe('paused')
+    await resumeJob(v.db, id!, { actor })
+    expect((await receipts())[0]).toMatchObject({ parent_id: id, source: 'edge', wave: 1 })
   })
 })
 
