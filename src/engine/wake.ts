@@ -123,7 +123,8 @@ const wake = statement<WakeOutcome>(
   (t) => `
   with ${childSets(t)},
   due as (
-    select s.*, coalesce(s.child_set_key <> ($5::text[])[array_position($1::uuid[], s.id)], false) as superseded
+    select s.*, $5::text[] is not null
+      and coalesce(s.child_set_key <> ($5::text[])[array_position($1::uuid[], s.id)], false) as superseded
     from child_set s
   ),
   woken as (
