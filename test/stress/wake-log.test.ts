@@ -81,7 +81,10 @@ describe('of every wake in it', () => {
       'a member that is open',
       'early wake',
       (wake) =>
-        inserted({ ...wake, kind: 'created', job: 'new', parent: wake.job, from: null, operationId: null }, log.indexOf(wake)),
+        inserted(
+          { ...wake, kind: 'created', job: 'new', parent: wake.job, from: null, operationId: null },
+          log.indexOf(wake),
+        ),
     ],
     [
       "another child set's wave",
@@ -123,7 +126,15 @@ describe('of every wake in it', () => {
 
 it('lets a forced wake pass over open children, and a deleted or archived child be no member', async () => {
   const wake = wakes()[0]!
-  const open: LogEvent = { ...wake, id: 'x', kind: 'created', job: 'n', parent: wake.job, from: null, operationId: null }
+  const open: LogEvent = {
+    ...wake,
+    id: 'x',
+    kind: 'created',
+    job: 'n',
+    parent: wake.job,
+    from: null,
+    operationId: null,
+  }
   const withOpen = inserted(open, log.indexOf(wake))
   expect(await faultsOf(withOpen, false)).toContain('early wake')
   const forced = withOpen.map((event) => (isWake(event) ? { ...event, forced: true } : event))
