@@ -1,5 +1,6 @@
 import type { Database, Queryable } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
+import type { JobTable } from '../db/tables.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { WakeSource } from './job.ts'
@@ -65,15 +66,19 @@ export async function wakeAtEdge(
 
 /**
  * Wakes one parent in a transaction of its own: for verbs that find it rather than settle its children. Undefined: it
- * does not wait (any more), is archived, or is to fail.
+ * does not wait (any more), is archived, or is to fail; or its row, under its lock, is not as it has to be.
  */
-export async function wakeParent(db: Database, id: string, options: WakeOptions): Promise<WakeOutcome | undefined> {
+export async function wakeParent(
+  db: Database,
+  id: string,
+  options: WakeOptions & { provided?: (row: JobTable) => boolean },
+): Promise<WakeOutcome | undefined> {
   return transaction(db, async (tx) => {
     const [found] = await tx.query(findPlace, [id])
     if (!found) return undefined
     await lockTreeShared(tx, found.tree_id)
     const row = (await lockJobs(tx, [id])).get(id)
-    if (!row) return undefined
+    if (!row || options.provided?.(row) === false) return undefined
     const [outcome] = await wakeParents(tx, [{ id, assigneeId: row.assignee_id }], options)
     return outcome
   })

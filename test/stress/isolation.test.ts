@@ -100,7 +100,7 @@ it('finds the early wake: after waiting for the lock, only the locked row is loo
     check: expectNotEarly,
   })
   await expect(explore(test, race(settleNaively))).rejects.toThrow(/early wake[\s\S]*settle: waits for a lock in wake/)
-  const found = await explore(test, race(settleUnderLock))
+  const found = await explore(test, race(settleUnderLock), { limit: 60 })
   // Either came first: the child was added in time, or refused.
   expect(found).toMatchObject({ exhaustive: true, conflicts: [] })
   expect(Object.keys(found.ends).sort()).toEqual(['settle ok, add INVALID_STATE', 'settle ok, add ok'])
@@ -125,6 +125,21 @@ it('takes a sample when there are more, the same for the same seed', async () =>
   expect(await explore(test, race, { limit: 12, seed: 3 })).toEqual(found)
 })
 
+it('goes over to a sample when conflicts make many more of them than there seemed to be', async () => {
+  let tries = 0
+  const impatient = (db: Database) =>
+    transaction(db, async (tx) => {
+      await run(tx, 'try', 'select * from parent where id <> $1 for no key update nowait', [--tries])
+    }).catch(() => {})
+  const found = await explore(
+    test,
+    { setup, sessions: { one: impatient, two: impatient }, check: async () => {} },
+    { limit: 6 },
+  )
+  expect(found.exhaustive).toBe(false)
+  expect(found.conflicts).toContain('55P03')
+})
+
 it('sees a deadlock, and the victim run again', async () => {
   const swap = (first: number, second: number) => (db: Database) =>
     transaction(db, async (tx) => {
@@ -138,7 +153,7 @@ it('sees a deadlock, and the victim run again', async () => {
     expect(rows).toHaveLength(2)
     done++
   }
-  const found = await explore(test, { setup, sessions, check })
+  const found = await explore(test, { setup, sessions, check }, { limit: 60 })
   expect(found).toMatchObject({ exhaustive: true, ends: { 'up ok, down ok': done } })
   expect(new Set(found.conflicts)).toEqual(new Set(['40P01']))
 })

@@ -58,8 +58,10 @@ function sample(seed: number, steps: readonly string[]): Chooser {
     kind: 'sample',
     choose(names) {
       const weights = names.map((name) => Math.max(1, left.get(name) ?? 0))
+      let index = 0
       let at = random() * weights.reduce((sum, weight) => sum + weight, 0)
-      const name = names.find((_, index) => (at -= weights[index]!) < 0) ?? names.at(-1)!
+      while (index < names.length - 1 && at >= weights[index]!) at -= weights[index++]!
+      const name = names[index]!
       left.set(name, (left.get(name) ?? 0) - 1)
       return name
     },

@@ -25,7 +25,7 @@ export interface Race<World> {
 
 /** How far to go. */
 export interface ExploreOptions {
-  /** Most schedules to run; default 60. If there are not more, all are run, else a sample. */
+  /** About how many schedules to run; default ISOLATION_LIMIT or 30. If there are not more, all are run, else a sample. */
   limit?: number
   /** Of the sample. Default ISOLATION_SEED from the environment, else one of its own each time. */
   seed?: number
@@ -58,7 +58,10 @@ export async function explore<World>(
   race: Race<World>,
   options: ExploreOptions = {},
 ): Promise<Exploration> {
-  const { limit = 60, seed = Number(process.env.ISOLATION_SEED ?? Math.floor(Math.random() * 2 ** 31)) } = options
+  const {
+    limit = Number(process.env.ISOLATION_LIMIT ?? 30),
+    seed = Number(process.env.ISOLATION_SEED ?? Math.floor(Math.random() * 2 ** 31)),
+  } = options
   const stage = await openStage(server, Object.keys(race.sessions))
   const seen = new Set<string>()
   const found: Exploration = { schedules: 0, exhaustive: false, blocked: 0, conflicts: [], ends: {} }
@@ -66,11 +69,15 @@ export async function explore<World>(
     let chooser: Chooser = createChooser({ kind: 'in order' })
     const first = await runOnce(stage, race, chooser, seed, found)
     seen.add(first.join(' '))
-    const exhaustive = interleavingsOf(first) <= limit
+    let exhaustive = interleavingsOf(first) <= limit
     if (!exhaustive) chooser = createChooser({ kind: 'sample', seed, steps: first })
-    // What comes again after a conflict makes more schedules than the first run showed: none of them is left out.
     for (let run = 1; (exhaustive || run < limit) && chooser.next(); run++) {
       seen.add((await runOnce(stage, race, chooser, seed, found)).join(' '))
+      if (!exhaustive || run < 2 * limit) continue
+      // What comes again after a conflict, or when a lock was tried in vain, makes more than the first run showed.
+      exhaustive = false
+      run = 0
+      chooser = createChooser({ kind: 'sample', seed, steps: first })
     }
     return { ...found, schedules: seen.size, exhaustive }
   } finally {

@@ -65,7 +65,7 @@ interface Past {
   proof: WakeProof
 }
 
-type Blame = (fault: WakeFault['fault'], detail?: string) => void
+type Blame = (fault: WakeFault['fault'], detail?: string) => unknown
 
 /** How much there was to prove. */
 export interface WakeProof {
@@ -99,11 +99,14 @@ export async function proveWakes(
 function follow(event: LogEvent, past: Past): void {
   const { jobs, proof } = past
   const blame: Blame = (fault, detail) =>
-    void proof.faults.push({ fault, job: event.job, event: event.id, ...(detail === undefined ? {} : { detail }) })
+    proof.faults.push({ fault, job: event.job, event: event.id, ...(detail === undefined ? {} : { detail }) })
   const known = jobs.get(event.job)
   if (event.kind === 'progress') return
   if (event.kind === 'created') {
-    if (known) return blame('twice created')
+    if (known) {
+      blame('twice created')
+      return
+    }
     const node: Node = {
       parent: event.parent,
       state: event.to!,
@@ -118,7 +121,10 @@ function follow(event: LogEvent, past: Past): void {
     countInParent(event.job, node, past)
     return
   }
-  if (!known) return blame('unknown job')
+  if (!known) {
+    blame('unknown job')
+    return
+  }
   known.lastEvent = event.id
   if (event.kind === 'moved') move(event, known, past, blame)
   else if (event.kind === 'archived') known.archived = true
