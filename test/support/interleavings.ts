@@ -49,27 +49,47 @@ function depthFirst(): Chooser {
   }
 }
 
-/** Each session in proportion to what it has left to do, so that all interleavings are about equally likely. */
+/**
+ * First the sessions one by one, in every order. Then by chance: by turns each session in proportion to what it has left to
+ * do, so that all interleavings are about equally likely, and with a preference for whoever went last, so that such come
+ * up too as have few changes.
+ */
 function sample(seed: number, steps: readonly string[]): Chooser {
   const random = generator(seed)
   const total = counts(steps)
+  const orders = permutations([...total.keys()]).slice(1)
   let left = new Map(total)
+  let run = 0
+  let last: string | undefined
+  const weightOf = (name: string) => Math.max(1, left.get(name) ?? 0) * (run % 2 === 1 && name === last ? 8 : 1)
+  const byChance = (names: readonly string[]) => {
+    const weights = names.map(weightOf)
+    let index = 0
+    let at = random() * weights.reduce((sum, weight) => sum + weight, 0)
+    while (index < names.length - 1 && at >= weights[index]!) at -= weights[index++]!
+    return names[index]!
+  }
   return {
     kind: 'sample',
     choose(names) {
-      const weights = names.map((name) => Math.max(1, left.get(name) ?? 0))
-      let index = 0
-      let at = random() * weights.reduce((sum, weight) => sum + weight, 0)
-      while (index < names.length - 1 && at >= weights[index]!) at -= weights[index++]!
-      const name = names[index]!
-      left.set(name, (left.get(name) ?? 0) - 1)
-      return name
+      const order = orders[run]
+      last = order?.find((name) => names.includes(name)) ?? byChance(names)
+      left.set(last, (left.get(last) ?? 0) - 1)
+      return last
     },
     next() {
+      // The first schedule was run by whoever made this.
+      if (last !== undefined) run++
+      last = undefined
       left = new Map(total)
       return true
     },
   }
+}
+
+function permutations<T>(items: readonly T[]): T[][] {
+  if (items.length < 2) return [[...items]]
+  return items.flatMap((item) => permutations(items.filter((other) => other !== item)).map((rest) => [item, ...rest]))
 }
 
 function counts(steps: readonly string[]): Map<string, number> {
