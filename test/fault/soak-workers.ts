@@ -5,52 +5,72 @@ import { compileProgram } from '../support/compiled.ts'
 
 const PROGRAM = fileURLToPath(new URL('../support/programs/soak-worker.ts', import.meta.url))
 
-/** Worker processes, of which there are always as many. */
+/** Processes that have loaded their code and wait to take the place of a killed one: loading takes most of a start. */
+const SPARES = 2
+
+/** Worker processes, as many as were asked for, but for the moment after a kill. */
 export interface Workers {
-  /** Kills one with SIGKILL, and starts another in its place, which is not waited for. False: none was there to kill. */
+  /** Kills one with SIGKILL, and lets another take its place, which is not waited for. False: none was there to kill. */
   killOne(): boolean
   /** @throws Error if one ended by itself, which nothing asks it to. */
   check(): void
   stop(): Promise<void>
 }
 
-/** Starts them, and waits until they run jobs. */
+/** Starts them. */
 export async function startWorkers(connectionString: string, count: number): Promise<Workers> {
   const program = await compileProgram(PROGRAM)
   const all = new Set<ChildProcess>()
+  const spare = new Set<ChildProcess>()
+  /** Those that start their engine or run jobs, and those of them that do run jobs. */
+  const working = new Set<ChildProcess>()
   const ready = new Set<ChildProcess>()
   let ended: string | undefined
-  const start = async () => {
-    const child = spawn(process.execPath, [program.file, connectionString], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let stopping = false
+
+  const load = () => {
+    const child = spawn(process.execPath, [program.file, connectionString], { stdio: ['pipe', 'pipe', 'inherit'] })
     all.add(child)
-    child.on('exit', (code, signal) => {
-      if (code !== null) ended ??= `A worker ended by itself, with ${code ?? signal}`
-      all.delete(child)
-      ready.delete(child)
+    // A pipe to one that is killed breaks, and that is all there is to it.
+    child.stdin.on('error', () => {})
+    child.on('exit', (code) => {
+      for (const set of [all, spare, working, ready]) set.delete(child)
+      if (code !== null) ended ??= `A worker ended by itself, with ${code}`
     })
-    const gone = once(child, 'exit').then(([code]) => {
-      throw new Error(`A worker ended before it was ready, with ${code}`)
+    child.stdout.on('data', (said) => {
+      if (!all.has(child)) return
+      if (String(said).startsWith('ready')) ready.add(child)
+      else spare.add(child)
+      fillUp()
     })
-    await Promise.race([once(child.stdout, 'data'), gone])
-    gone.catch(() => {})
-    ready.add(child)
   }
+  const fillUp = () => {
+    if (stopping) return
+    for (const child of spare) {
+      if (working.size === count) break
+      spare.delete(child)
+      working.add(child)
+      child.stdin!.write('go\n')
+    }
+    while (all.size < count + SPARES) load()
+  }
+
   const workers: Workers = {
     killOne() {
       // Most hit a worker that runs jobs, some one that is starting.
-      const among = [...(Math.random() < 0.85 ? ready : all)]
+      const among = [...(Math.random() < 0.85 ? ready : working)]
       const victim = among[Math.floor(Math.random() * among.length)]
       if (!victim) return false
-      all.delete(victim)
-      ready.delete(victim)
+      for (const set of [all, working, ready]) set.delete(victim)
       victim.kill('SIGKILL')
-      start().catch(() => {})
+      fillUp()
       return true
     },
     check() {
       if (ended !== undefined) throw new Error(ended)
     },
     async stop() {
+      stopping = true
       const living = [...all]
       await Promise.all(
         living.map((child) => {
@@ -62,11 +82,6 @@ export async function startWorkers(connectionString: string, count: number): Pro
       await program.remove()
     },
   }
-  try {
-    await Promise.all(Array.from({ length: count }, start))
-  } catch (error) {
-    await workers.stop()
-    throw error
-  }
+  fillUp()
   return workers
 }

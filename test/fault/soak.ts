@@ -42,8 +42,8 @@ export interface SoakReport {
   violations: Violation[]
 }
 
-/** Jobs ready or running above which no more trees are enqueued. */
-const ENOUGH = 120
+/** Jobs ready or running above which no more trees are enqueued. Those that back off, for a killed worker, do not count. */
+const ENOUGH = 200
 const BATCH = 10
 const OUTAGE_MS = 60_000
 
@@ -76,7 +76,7 @@ export async function runSoak(options: SoakOptions): Promise<SoakReport> {
     const random = generator(Date.now())
     for (let batch = 0; going; ) {
       const { rows } = await query(
-        `select (select count(*) from coppice.job where state = 'queued' and archived_at is null)::int
+        `select (select count(*) from coppice.job where state = 'queued' and archived_at is null and run_at <= now())::int
            + (select count(*) from coppice.job where state = 'running')::int as busy`,
       )
       for (let busy = rows[0].busy; busy < ENOUGH && going; busy += 3 * BATCH) {

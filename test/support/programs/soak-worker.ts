@@ -1,10 +1,12 @@
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { z } from 'zod'
 import { createEngine, declareJob, defineJob, PermanentError } from '../../../src/index.ts'
 import type { Plan } from '../../fault/soak-plans.ts'
 
-// A worker process of the soak: `soak-worker.ts CONNECTION_STRING`. Killed at any moment, and its server too.
+// A worker process of the soak: `soak-worker.ts CONNECTION_STRING`. It says when it is loaded, works once it is told
+// to, and says so. Killed at any moment, and its server too.
 
 const tree = declareJob({
   type: 'soak-tree',
@@ -57,6 +59,7 @@ const engine = createEngine({
   jobs: [soakTree],
   migrate: false,
   concurrency: 20,
+  poolSize: 4,
   heartbeat: '300ms',
   poll: '200ms',
   // A server that goes is part of the game; what cannot be borne comes by `fatal`.
@@ -66,6 +69,8 @@ engine.on('fatal', (error) => {
   console.error(error)
   process.exit(1)
 })
+process.stdout.write('loaded\n')
+await once(process.stdin, 'data')
 for (let started = false; !started; ) {
   started = await engine.start().then(
     () => true,
