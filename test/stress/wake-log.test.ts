@@ -137,8 +137,12 @@ it('lets a forced wake pass over open children, and a deleted or archived child 
   }
   const withOpen = inserted(open, log.indexOf(wake))
   expect(await faultsOf(withOpen, false)).toContain('early wake')
-  const forced = withOpen.map((event) => (isWake(event) ? { ...event, forced: true } : event))
-  expect(await faultsOf(forced, false)).toEqual([])
+  const forcedBy = (source: string) =>
+    withOpen.map((event) => (isWake(event) ? { ...event, forced: true, source } : event))
+  expect(await faultsOf(forcedBy('manual'), false)).toEqual([])
+  expect(await faultsOf(forcedBy('timeout'), false)).toEqual([])
+  // Others say so only where something is wrong.
+  expect(await faultsOf(forcedBy('edge'), false)).toContain('early wake')
   for (const kind of ['deleted', 'archived']) {
     const gone = [...withOpen]
     gone.splice(withOpen.indexOf(open) + 1, 0, { ...open, kind, from: 'queued', to: 'queued' })
@@ -155,7 +159,15 @@ it('cries out at a log that is not one', async () => {
 })
 
 it('knows waits that go on from those that are over', async () => {
-  const job = { kind: 'moved', job: 'p', parent: null, wave: 0, operationId: null, forced: false } as const
+  const job = {
+    kind: 'moved',
+    job: 'p',
+    parent: null,
+    wave: 0,
+    operationId: null,
+    source: null,
+    forced: false,
+  } as const
   const waits: LogEvent = { ...job, id: '1', kind: 'created', from: null, to: 'waiting' }
   const paused: LogEvent = { ...job, id: '2', from: 'waiting', to: 'paused' }
   const toQueue: LogEvent = { ...job, id: '3', from: 'paused', to: 'queued' }

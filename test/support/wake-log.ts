@@ -18,7 +18,9 @@ export interface LogEvent {
   wave: number
   /** Of a wake; null for every other event. */
   operationId: string | null
-  /** A wake with children open, for a wait timeout or by hand. */
+  /** What noticed that the wake was due; null as above. */
+  source: string | null
+  /** The wake says of itself that children were open. */
   forced: boolean
 }
 
@@ -66,6 +68,9 @@ interface Past {
 }
 
 type Blame = (fault: WakeFault['fault'], detail?: string) => unknown
+
+/** Sources of wakes that pass over open children, for they were asked to. */
+const MAY_FORCE = ['timeout', 'manual']
 
 /** How much there was to prove. */
 export interface WakeProof {
@@ -140,7 +145,8 @@ function move(event: LogEvent, node: Node, { openMembers, operations, proof }: P
   if (wake) {
     proof.wakes++
     if (before !== 'waiting' || event.from !== 'waiting' || event.to !== 'queued') blame('wake without a wait', before)
-    if (open.length > 0 && !event.forced) blame('early wake', `open: ${open.slice(0, 5).join(', ')}`)
+    const mayBeEarly = event.forced && MAY_FORCE.includes(event.source!)
+    if (open.length > 0 && !mayBeEarly) blame('early wake', `open: ${open.slice(0, 5).join(', ')}`)
     if (event.wave !== node.waves + 1) blame('wave skipped or repeated', `${event.wave} after ${node.waves}`)
     if (operations.has(event.operationId!)) blame('operation id used twice', event.operationId!)
     operations.add(event.operationId!)
@@ -187,7 +193,7 @@ export async function* readWakeLog(pool: Pick<pg.Pool, 'query'>, schema = 'coppi
   for (let after = '0'; ; ) {
     const { rows } = await pool.query<LogEvent>(
       `select id, kind, job_id as job, parent_id as parent, "from", "to", wave, detail ->> 'operationId' as "operationId",
-         coalesce((detail ->> 'forced')::boolean, false) as forced
+         detail ->> 'source' as source, coalesce((detail ->> 'forced')::boolean, false) as forced
        from ${schema}.job_event where id > $1 order by id limit 20000`,
       [after],
     )
