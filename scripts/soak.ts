@@ -3,7 +3,8 @@ import { runSoak } from '../test/fault/soak.ts'
 import { startSoakServer } from '../test/fault/soak-server.ts'
 
 // npm run soak -- --minutes 5: kills workers and crashes the server at random moments, and prints what it found. It goes on
-// until everything that is asked for is reached: minutes, trees, kills; one minute if nothing is.
+// until everything that is asked for is reached: minutes, trees, kills; one minute if nothing is. Ctrl-C: that is enough,
+// what runs is run to its end and judged.
 
 interface Options {
   minutes?: number
@@ -28,6 +29,8 @@ const options = new Command()
 
 const { trees, kills } = options
 const minutes = options.minutes ?? (trees === undefined && kills === undefined ? 1 : undefined)
+const enough = new AbortController()
+process.once('SIGINT', () => enough.abort())
 const server = await startSoakServer()
 try {
   const report = await runSoak({
@@ -39,6 +42,7 @@ try {
       ...(minutes !== undefined && { ms: minutes * 60_000 }),
     },
     ...(options.crashes && { crash: server.crash }),
+    signal: enough.signal,
     log: console.log,
   })
   console.log(JSON.stringify(report, null, 2))

@@ -36,6 +36,7 @@ export async function startWorkers(connectionString: string, count: number): Pro
     child.on('exit', (code) => {
       for (const set of [all, spare, working, ready]) set.delete(child)
       if (code !== null) ended ??= `A worker ended by itself, with ${code}`
+      fillUp()
     })
     child.stdout.on('data', (said) => {
       if (!all.has(child)) return

@@ -24,6 +24,8 @@ export interface SoakOptions {
   crash?: () => Promise<void>
   /** Pause between two crashes, in ms. */
   crashEvery?: readonly [number, number]
+  /** Aborted, it goes on no longer: what there is runs to its end, and is judged. */
+  signal?: AbortSignal
   log?: (line: string) => void
 }
 
@@ -68,9 +70,10 @@ export async function runSoak(options: SoakOptions): Promise<SoakReport> {
     persist('the database to answer', () => pool.query(text, parameters))
 
   const reached = () =>
-    performance.now() - started >= (goals.ms ?? 0) &&
-    expected.size >= (goals.trees ?? 0) &&
-    did.kills >= (goals.kills ?? 0)
+    options.signal?.aborted ||
+    (performance.now() - started >= (goals.ms ?? 0) &&
+      expected.size >= (goals.trees ?? 0) &&
+      did.kills >= (goals.kills ?? 0))
 
   async function enqueue(): Promise<void> {
     const random = generator(Date.now())

@@ -69,6 +69,8 @@ engine.on('fatal', (error) => {
   console.error(error)
   process.exit(1)
 })
+// It does not outlive whoever started it.
+process.stdin.on('end', () => process.exit(1))
 process.stdout.write('loaded\n')
 await once(process.stdin, 'data')
 for (let started = false; !started; ) {
