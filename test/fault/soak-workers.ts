@@ -58,8 +58,9 @@ export async function startWorkers(connectionString: string, count: number): Pro
 
   const workers: Workers = {
     killOne() {
-      // Most hit a worker that runs jobs, some one that is starting.
-      const among = [...(Math.random() < 0.85 ? ready : working)]
+      // Any, the last one that runs jobs and those that are starting among them; but mostly one of several that run jobs,
+      // for on a slow machine, where a start takes longer than a kill, nothing would ever be done.
+      const among = Math.random() < 0.15 ? [...working] : ready.size > 1 ? [...ready] : []
       const victim = among[Math.floor(Math.random() * among.length)]
       if (!victim) return false
       for (const set of [all, working, ready]) set.delete(victim)
