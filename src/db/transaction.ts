@@ -70,11 +70,10 @@ export function onClient(db: Database, client: pg.ClientBase, committed: (() => 
     afterCommit: (tell) => void committed.push(tell),
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
       const text = db.text(statement)
-      const query =
-        statement.prepared && isDirect(client)
-          ? { name: statement.name, text, values: parameters as unknown[] }
-          : { text, values: parameters as unknown[] }
-      return (await client.query(query)).rows as Row[]
+      const values = parameters as unknown[]
+      const named = statement.prepared && isDirect(client)
+      const run = named ? client.query({ name: statement.name, text, values }) : client.query(text, values)
+      return (await run).rows as Row[]
     },
   }
 }
