@@ -61,7 +61,8 @@ export async function createRaces(): Promise<Races> {
 
 /** The rows of the run before are gone, so that what is found is of this one. */
 async function clear({ test }: Verbs): Promise<void> {
-  for (const table of ['wake_receipt', 'job_event', 'job', 'assignee']) {
+  // The log after the jobs: deleting them by SQL is logged.
+  for (const table of ['wake_receipt', 'job', 'job_event', 'wake_mark', 'assignee']) {
     await test.pool.query(`delete from ${test.schema}.${table}`)
   }
 }
