@@ -2,6 +2,7 @@ import { parse as parseConnectionString } from 'pg-connection-string'
 import { z } from 'zod'
 import { isSchemaName } from './db/schema-name.ts'
 import { parseDuration } from './engine/duration.ts'
+import { LEAST_RETENTION } from './engine/retention/options.ts'
 
 /** One setting of a program: how it is given, what it means and how its text is read. */
 export interface Setting<T = unknown> {
@@ -52,6 +53,8 @@ const duration = (minMs: number, maxMs: number) =>
       }
     })
     .pipe(z.number().min(minMs).max(maxMs))
+
+const TEN_YEARS_MS = 3653 * 86_400_000
 
 const yesOrNo = z.stringbool({ truthy: ['true', '1', 'yes', 'on'], falsy: ['false', '0', 'no', 'off'] })
 
@@ -167,6 +170,43 @@ export const settings = [
     expected: 'a duration up to 1d, such as 0, 30s or 5m',
     default: '30s',
     parser: duration(0, 86_400_000),
+  },
+  {
+    name: 'keepCompletedMs',
+    env: 'COPPICE_KEEP_COMPLETED',
+    flag: '--keep-completed',
+    placeholder: 'DURATION',
+    description:
+      'delete trees whose root completed, so long after the last of their jobs ended; without it, they are kept',
+    expected: 'a duration from 1s to 3653d, such as 12h or 30d',
+    parser: duration(LEAST_RETENTION.completed, TEN_YEARS_MS).optional(),
+  },
+  {
+    name: 'keepFailedMs',
+    env: 'COPPICE_KEEP_FAILED',
+    flag: '--keep-failed',
+    placeholder: 'DURATION',
+    description: 'the same for trees whose root failed',
+    expected: 'a duration from 1s to 3653d, such as 12h or 30d',
+    parser: duration(LEAST_RETENTION.failed, TEN_YEARS_MS).optional(),
+  },
+  {
+    name: 'keepCancelledMs',
+    env: 'COPPICE_KEEP_CANCELLED',
+    flag: '--keep-cancelled',
+    placeholder: 'DURATION',
+    description: 'the same for trees whose root was cancelled',
+    expected: 'a duration from 1s to 3653d, such as 12h or 30d',
+    parser: duration(LEAST_RETENTION.cancelled, TEN_YEARS_MS).optional(),
+  },
+  {
+    name: 'keepEventsMs',
+    env: 'COPPICE_KEEP_EVENTS',
+    flag: '--keep-events',
+    placeholder: 'DURATION',
+    description: 'delete events that are older, and expire cursors before them; without it, they are kept',
+    expected: 'a duration from 1m to 3653d, such as 12h or 30d',
+    parser: duration(LEAST_RETENTION.events, TEN_YEARS_MS).optional(),
   },
   {
     name: 'logLevel',

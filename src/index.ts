@@ -24,6 +24,9 @@ export {
 export type { ActorOptions, Engine, EngineFeed, EnqueueOptions, SteerOptions, SubtreeOptions } from './engine/engine.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
+  AlreadyDeliveredError,
+  AssigneeNotActiveError,
+  ChildrenOpenError,
   CursorExpiredError,
   EngineError,
   type InputIssue,
@@ -36,6 +39,7 @@ export {
   ValidationError,
   WaitTimeoutError,
 } from './engine/errors.ts'
+export type { ExplainReason, Explanation, ExplanationFacts } from './engine/explain/explanation.ts'
 export type { IsRetryable } from './engine/failure/classify.ts'
 export {
   type HandlerErrorOptions,
@@ -58,8 +62,12 @@ export type {
   OrphanPolicy,
   Progress,
   Timeouts,
+  WakeSource,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
+export type { Edge, Page, PageArgs } from './engine/reads/page.ts'
+export type { WakeReceipt } from './engine/reads/receipts.ts'
+export type { RetentionOptions } from './engine/retention/options.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'

@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { orphansCommand, stuckCommand } from './dry-runs.ts'
 import { enqueueCommand } from './enqueue.ts'
+import { explainCommand } from './explain.ts'
 import { migrateCommand } from './migrate.ts'
 import { serveCommand } from './serve.ts'
+import { steerCommands } from './steer.ts'
 import { treeCommand } from './tree.ts'
 import { workCommand } from './work.ts'
 
@@ -13,7 +16,17 @@ export function createProgram(): Command {
     .version(versionOfPackage())
     .showHelpAfterError('(add --help for what there is)')
     .exitOverride()
-  const commands = [serveCommand(), workCommand(), migrateCommand(), enqueueCommand(), treeCommand()]
+  const commands = [
+    serveCommand(),
+    workCommand(),
+    migrateCommand(),
+    enqueueCommand(),
+    treeCommand(),
+    ...steerCommands(),
+    explainCommand(),
+    stuckCommand(),
+    orphansCommand(),
+  ]
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
   return program
 }

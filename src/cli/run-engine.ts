@@ -71,6 +71,12 @@ function engineOf({ config, logger, jobs, worker }: RunOptions, installation: In
     concurrency: config.concurrency,
     heartbeat: config.heartbeatMs,
     grace: config.graceMs,
+    retention: {
+      completed: config.keepCompletedMs,
+      failed: config.keepFailedMs,
+      cancelled: config.keepCancelledMs,
+      events: config.keepEventsMs,
+    },
     pollOnly: config.pollOnly,
     logger,
   })

@@ -8,7 +8,17 @@ export const DATABASE_SETTINGS = ['databaseUrl', 'dataDir', 'schema', 'logLevel'
 export const LISTENING_SETTINGS = [...DATABASE_SETTINGS, 'directDatabaseUrl', 'pollOnly'] as const
 
 /** Settings of a worker. */
-export const WORKER_SETTINGS = [...LISTENING_SETTINGS, 'queues', 'concurrency', 'heartbeatMs', 'graceMs'] as const
+export const WORKER_SETTINGS = [
+  ...LISTENING_SETTINGS,
+  'queues',
+  'concurrency',
+  'heartbeatMs',
+  'graceMs',
+  'keepCompletedMs',
+  'keepFailedMs',
+  'keepCancelledMs',
+  'keepEventsMs',
+] as const
 
 /** Settings of the API. */
 export const SERVER_SETTINGS = ['port', 'host'] as const

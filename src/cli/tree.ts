@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import type { Command } from 'commander'
 import type { Engine } from '../engine/engine.ts'
 import { formatJobId, parseJobId } from '../engine/ids.ts'
@@ -16,6 +15,7 @@ import { terminalScreen } from './tree/terminal-screen.ts'
 import { type LineWriter, lineOfEvent, type TreeEnd, watchLines } from './tree/watch-lines.ts'
 import { watchScreen } from './tree/watch-screen.ts'
 import { withEngine } from './with-engine.ts'
+import { writeOut } from './write-out.ts'
 
 interface Flags extends Record<string, unknown> {
   watch?: boolean
@@ -102,9 +102,4 @@ function jsonWriter(): LineWriter {
     tree: ({ root, outline }) => writeOut(`${JSON.stringify({ root: jobToJson(root), counts: outline.counts })}\n`),
     event: (event) => writeOut(`${JSON.stringify(eventToJson(event))}\n`),
   }
-}
-
-/** Writes, and waits while the reader is slow. */
-async function writeOut(text: string): Promise<void> {
-  if (!process.stdout.write(text)) await once(process.stdout, 'drain')
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
+import { lookWhetherDirect } from './direct.ts'
 import { type Statement, type TableNames, tableNames } from './statement.ts'
 import type { Tables } from './tables.ts'
 
@@ -44,6 +45,9 @@ export function openDatabase(options: DatabaseOptions): Database {
     application_name: 'coppice',
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
+    verify: (client, done) => {
+      lookWhetherDirect(client).then(() => done(), done)
+    },
   })
   pool.on('error', (error) => options.onError?.(error))
   // A client that is checked out reports its broken socket here; its query is rejected as well.

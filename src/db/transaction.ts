@@ -2,12 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { isRetryableConflict } from './connection-errors.ts'
 import type { Database, Queryable } from './database.ts'
+import { isDirect } from './direct.ts'
 import type { Statement } from './statement.ts'
 
 /** One transaction: runs statements on its own connection. */
 export interface Tx extends Queryable {
   readonly db: Database
   readonly client: pg.ClientBase
+  /** Has `tell` called once this run has committed. It must not throw. */
+  afterCommit(tell: () => void): void
 }
 
 /** What a transaction asks for beyond the usual. */
@@ -16,6 +19,11 @@ export interface TransactionOptions {
   repeatableRead?: boolean
   /** Longest statement; default 60 s. */
   statementTimeoutMs?: number
+  /**
+   * Its prepared statements are planned once, whatever their parameters, and read in the order of indexes. Otherwise the
+   * server compares, and plans one whose LIMIT is a parameter anew each time.
+   */
+  planOnce?: boolean
 }
 
 /** Times a transaction is run again after a deadlock, a serialization failure or a lock timeout. */
@@ -33,11 +41,13 @@ export async function transaction<T>(
 ): Promise<T> {
   for (let run = 1; ; run++) {
     const client = await db.pool.connect()
+    const committed: (() => void)[] = []
     try {
       await client.query(beginText(options))
-      const result = await fn(onClient(db, client))
+      const result = await fn(onClient(db, client, committed))
       await client.query('commit')
       client.release()
+      for (const tell of committed) tell()
       return result
     } catch (error) {
       // A connection that cannot roll back is of no more use.
@@ -52,13 +62,19 @@ export async function transaction<T>(
   }
 }
 
-/** Statements on a connection that somebody else has a transaction open on. */
-export function onClient(db: Database, client: pg.ClientBase): Tx {
+/** Statements on a connection that a transaction is open on; what is to be told after its commit goes to `committed`. */
+export function onClient(db: Database, client: pg.ClientBase, committed: (() => void)[] = []): Tx {
   return {
     db,
     client,
+    afterCommit: (tell) => void committed.push(tell),
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
-      return (await client.query(db.text(statement), parameters as unknown[])).rows as Row[]
+      const text = db.text(statement)
+      const query =
+        statement.prepared && isDirect(client)
+          ? { name: statement.name, text, values: parameters as unknown[] }
+          : { text, values: parameters as unknown[] }
+      return (await client.query(query)).rows as Row[]
     },
   }
 }
@@ -69,6 +85,7 @@ function beginText(options: TransactionOptions): string {
   const mode = options.repeatableRead ? 'isolation level repeatable read read only' : 'isolation level read committed'
   return (
     `begin ${mode}; set local synchronous_commit = on; set local idle_in_transaction_session_timeout = '10s'; ` +
-    `set local lock_timeout = '10s'; set local jit = off; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}`
+    `set local lock_timeout = '10s'; set local jit = off; set local enable_seqscan = off; set local statement_timeout = ${options.statementTimeoutMs ?? 60_000}` +
+    (options.planOnce ? '; set local plan_cache_mode = force_generic_plan; set local enable_bitmapscan = off' : '')
   )
 }

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { ValidationError } from './errors.ts'
+import { assigneeIs, SETTLED } from './reconcile/candidates.ts'
 import { wakeParent } from './wake.ts'
 
 export const ASSIGNEE_STATUSES = ['active', 'paused', 'stopped', 'pending_approval'] as const
@@ -41,16 +42,19 @@ export async function setAssignee(
 
 async function wakeWithheld(db: Database, assigneeId: string, actor: string): Promise<string[]> {
   const woken: string[] = []
-  for (let after: string | null = null; ; ) {
-    const page: { id: string }[] = await db.query(findWithheld, [assigneeId, after])
-    for (const parent of page) {
-      const wake = await wakeParent(db, parent.id, { source: 'edge', actor })
-      if (wake?.outcome === 'woken') woken.push(parent.id)
+  for (const ephemeral of [false, true]) {
+    for (let after: string | null = null; ; ) {
+      const page: { id: string }[] = await db.query(findWithheld, [assigneeId, ephemeral, after])
+      for (const parent of page) {
+        const wake = await wakeParent(db, parent.id, { source: 'edge', actor })
+        if (wake?.outcome === 'woken') woken.push(parent.id)
+      }
+      const last = page.at(-1)
+      if (!last) break
+      after = last.id
     }
-    const last = page.at(-1)
-    if (!last) return woken
-    after = last.id
   }
+  return woken
 }
 
 const upsert = statement<{ id: string; updated_at: Date }>(
@@ -62,11 +66,11 @@ const upsert = statement<{ id: string; updated_at: Date }>(
   returning id, updated_at`,
 )
 
+// By the partial index job_stuck.
 const findWithheld = statement<{ id: string }>(
   'assignee.find-withheld',
   (t) => `
-  select id from ${t.job}
-  where assignee_id = $1 and state = 'waiting' and open_children <= 0 and archived_at is null
-    and ($2::uuid is null or id > $2)
-  order by id limit 100`,
+  select j.id from ${t.job} j
+  where ${SETTLED} and j.ephemeral = $2 and ${assigneeIs('$1')} and ($3::uuid is null or j.id > $3)
+  order by j.assignee_id, j.id limit 100`,
 )

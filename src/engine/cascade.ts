@@ -3,6 +3,7 @@ import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { cancelDescendants, cancelRows } from './descendants.ts'
+import { engineDeletes } from './engine-writes.ts'
 import { InvalidStateError, NotFoundError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type AttemptError, type CancelCode, type Job, jobFromRow, type Outcome } from './job.ts'
@@ -33,7 +34,7 @@ export interface EndReport {
 }
 
 /** Why descendants are cancelled, word for word, by what became of their parent. */
-const ORPHANED: Record<
+export const ORPHANED: Record<
   'completed' | 'failed' | 'cancelled' | 'deleted' | 'archived',
   { reason: string; code: CancelCode }
 > = {
@@ -57,7 +58,8 @@ export async function deleteJob(
 ): Promise<{ job: Job; cancelledDescendants: number } & EndReport> {
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
-    const cancelledDescendants = await cancelDescendants(tx, id, ORPHANED.deleted, actor)
+    const cancelledDescendants = await cancelDescendants(tx, [id], ORPHANED.deleted, actor)
+    await engineDeletes(tx)
     await tx.query(deleteRow, [id, actor, reason ?? null])
     const ends = parent ? await leaveChildSet(tx, row, parent, actor) : NOTHING
     return { job: jobFromRow(row), cancelledDescendants, ...ends }
@@ -91,7 +93,7 @@ export async function cancelLocked(
   actor: string,
 ): Promise<{ job: Job; cancelledDescendants: number } & EndReport> {
   const keep = row.orphan_policy === 'keep' && why.code !== 'archived'
-  const cancelledDescendants = keep ? 0 : await cancelDescendants(tx, row.id, ORPHANED.cancelled, actor)
+  const cancelledDescendants = keep ? 0 : await cancelDescendants(tx, [row.id], ORPHANED.cancelled, actor)
   await cancelRows(tx, [row.id], why, actor, keep)
   const ends = parent ? await settleEdge(tx, row, parent, null, actor) : NOTHING
   const job = jobFromRow((await lockJobs(tx, [row.id])).get(row.id)!)
@@ -119,7 +121,7 @@ export async function endJob(
     const move = moveOfParent({ job, outcome }, row)
     const ends = isTerminal(move.to)
     const sweep = ends && row.orphan_policy === 'cancel'
-    if (sweep) await cancelDescendants(tx, job.id, ORPHANED[move.to as 'completed' | 'failed'], actor)
+    if (sweep) await cancelDescendants(tx, [job.id], ORPHANED[move.to as 'completed' | 'failed'], actor)
     const ended = sweep ? row.open_children : 0
     const [after] = await applyMoves(tx, [{ id: job.id, move, ended, failingChildId: null }], actor)
     if (!after) return null
@@ -145,7 +147,7 @@ export async function failJob(
     const error = options.from.includes(row.state as JobState) ? options.why(row) : null
     if (error === null) return null
     const keep = row.orphan_policy === 'keep'
-    if (!keep) await cancelDescendants(tx, id, ORPHANED.failed, options.actor)
+    if (!keep) await cancelDescendants(tx, [id], ORPHANED.failed, options.actor)
     await tx.query(failRow, [id, options.actor, error.message, error.code, error.stack ?? null, keep])
     return parent ? settleEdge(tx, row, parent, id, options.actor) : NOTHING
   }).catch((error: unknown) => {

@@ -9,22 +9,29 @@ import { createJobRegistry } from './definition/job-registry.ts'
 import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
 import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
-import { UnavailableError, ValidationError } from './errors.ts'
+import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
+import { orphans, stuckParents } from './explain/dry-runs.ts'
+import { explainJobs } from './explain/explain.ts'
 import { createDoorbell } from './feed/doorbell.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
-import { parseJobId } from './ids.ts'
+import { formatJobId, parseJobId } from './ids.ts'
 import type { NewJob } from './job.ts'
 import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
 import { createMaintenanceLoop } from './maintenance/loop.ts'
 import { createMetrics } from './metrics.ts'
+import { sweepOrphans } from './orphan-sweep.ts'
 import { createOutsideBell } from './outside-bell.ts'
 import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
 import { readJob } from './read-job.ts'
+import { ALL_HEAVY } from './reads/columns.ts'
+import { pageRequest } from './reads/page.ts'
 import { retryJob } from './reopen.ts'
+import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
+import { countAndLogWakes, watchWakes } from './wake-watch.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -58,6 +65,7 @@ export function createEngine(options: EngineOptions): Engine {
   const outsideBell = createOutsideBell(db)
   const hub = createFeed({ db, doorbell, logger })
   const metrics = createMetrics()
+  watchWakes(db, countAndLogWakes(metrics, logger))
   const waiters = new Waiters(db, settings.pollMs)
   const fatalListeners = new Set<(error: unknown) => void>()
   let workerSide: WorkerSide | undefined
@@ -69,7 +77,7 @@ export function createEngine(options: EngineOptions): Engine {
     db,
     logger,
     metrics,
-    handlers: maintenanceHandlers({ heartbeatMs: settings.heartbeatMs }),
+    handlers: maintenanceHandlers(settings),
     changed: () => ring(),
   })
   doorbell.onRing(() => {
@@ -127,10 +135,15 @@ export function createEngine(options: EngineOptions): Engine {
     const log = (line: string) => logger.info(line)
     if (settings.migrate) await migrate({ connectionString: directConnectionString, schema, log })
     else await assertSchemaFits(db.pool, schema)
-    await doorbell.start()
-    await hub.start()
+    const listening = doorbell.start().then(() => hub.start())
+    listening.catch(() => {})
+    if (settings.worker && !stopped) await startWorking(listening)
+    await listening
     maintenance.start()
-    if (!settings.worker || stopped) return
+  }
+
+  /** The heartbeat's thread takes a while to begin: listening begins meanwhile. */
+  async function startWorking(listening: Promise<void>): Promise<void> {
     const side = await createWorkerSide(db, jobs, settings, {
       committed: () => {
         ownRing = true
@@ -142,7 +155,13 @@ export function createEngine(options: EngineOptions): Engine {
     })
     if (stopped) return
     workerSide = side
-    await side.start()
+    try {
+      await Promise.all([side.start(), listening])
+    } catch (error) {
+      workerSide = undefined
+      await side.stop(0)
+      throw error
+    }
   }
 
   async function stop(graceMs: number): Promise<void> {
@@ -196,6 +215,14 @@ export function createEngine(options: EngineOptions): Engine {
     },
     ring,
     job: (id) => reach(() => readJob(db, parseJobId(id))),
+    async explain(given) {
+      const id = parseJobId(given)
+      const explanations = (await reach(() => explainJobs(db, [id], { jobs }))).get(id)
+      if (!explanations) throw new NotFoundError(formatJobId(id))
+      return explanations
+    },
+    stuckParents: (page = {}) => reach(async () => stuckParents(db, pageRequest(page), ALL_HEAVY)),
+    orphans: (page = {}) => reach(async () => orphans(db, pageRequest(page), ALL_HEAVY)),
     async spawnChildren(parentId: string, children: readonly NewJob[], given) {
       const prepared = await prepareJobs(children, jobs)
       return verb(() => spawnChildren(db, parseJobId(parentId), prepared, actorOf(given)))
@@ -205,8 +232,14 @@ export function createEngine(options: EngineOptions): Engine {
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
     retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
+    rewakeParent: (id, given) => verb(() => rewakeParent(db, parseJobId(id), steering(given))),
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
+    async sweepOrphans(given) {
+      const report = await verb(() => sweepOrphans(db, actorOf(given)))
+      metrics.orphansCancelled.inc(report.cancelled)
+      return report
+    },
     setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
     feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
       subscribe: hub.subscribe.bind(hub),

@@ -7,15 +7,15 @@ import { ACTIVE_SQL, isTerminal, type JobState } from './states.ts'
 /** Most rows that one statement of a cascade writes. */
 const CASCADE_CHUNK = 10_000
 
-/** Cancels every active descendant of a job and returns how many; open counters below it become 0. */
+/** Cancels every active descendant of these jobs and returns how many; open counters below it become 0. */
 export async function cancelDescendants(
   tx: Tx,
-  id: string,
+  ids: readonly string[],
   why: { reason: string; code: CancelCode },
   actor: string,
 ): Promise<number> {
   let cancelled = 0
-  for (let level = [id]; level.length > 0; ) {
+  for (let level = ids; level.length > 0; ) {
     const next: string[] = []
     for (const parents of chunks(level)) {
       const rows = await tx.query(lockLevel, [parents])
@@ -29,6 +29,18 @@ export async function cancelDescendants(
     level = next
   }
   return cancelled
+}
+
+/** Cancels jobs of one parent whose rows this transaction has locked, with their descendants; returns how many. */
+export async function cancelSubtrees(
+  tx: Tx,
+  ids: readonly string[],
+  why: { reason: string; code: CancelCode },
+  actor: string,
+): Promise<number> {
+  let cancelled = 0
+  for (const some of chunks(ids)) cancelled += await cancelRows(tx, some, why, actor, false)
+  return cancelled + (await cancelDescendants(tx, ids, why, actor))
 }
 
 /** Cancels jobs whose rows this transaction has locked; returns how many were active. */

@@ -5,6 +5,7 @@ import { isSchemaName } from '../db/schema-name.ts'
 import type { AnyDefinition } from './definition/define-job.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
+import { type Retention, type RetentionOptions, retentionOf } from './retention/options.ts'
 
 /** How to make an engine. Durations are milliseconds or text such as `'5s'`. */
 export interface EngineOptions {
@@ -29,6 +30,8 @@ export interface EngineOptions {
   pollOnly?: boolean
   /** How long `stop` lets handlers go on before it aborts their signals; default 30 s. */
   grace?: number | string
+  /** How long jobs that have ended, and events, are kept; default: for ever. */
+  retention?: RetentionOptions
   /** Whether `start` brings the schema up to date (default), or only checks that it fits. */
   migrate?: boolean
   /** Connections of the pool; default 10. */
@@ -52,6 +55,7 @@ export interface EngineSettings {
   pollMs: number
   pollOnly: boolean
   graceMs: number
+  retention: Retention
   migrate: boolean
   poolSize: number
   logger: Logger
@@ -102,6 +106,7 @@ export function engineSettings(options: EngineOptions): EngineSettings {
     pollMs: duration('poll', 1000, 10),
     pollOnly: options.pollOnly ?? false,
     graceMs: duration('grace', 30_000, 0),
+    retention: retentionOf(options.retention ?? {}, issues),
     migrate: options.migrate ?? true,
     poolSize: whole('poolSize', 10, 1000),
     logger: options.logger ?? pino({ name: 'coppice' }, pino.destination({ fd: 2 })),

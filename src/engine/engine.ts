@@ -3,10 +3,14 @@ import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
 import type { ResultOf } from './definition/contract.ts'
 import type { JobRegistry } from './definition/job-registry.ts'
+import type { Explanation } from './explain/explanation.ts'
 import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
 import type { Enqueued, Job, NewJob } from './job.ts'
 import type { JobHandle } from './job-handle.ts'
+import type { SweepReport } from './orphan-sweep.ts'
+import type { Page, PageArgs } from './reads/page.ts'
+import type { WakeReceipt } from './reads/receipts.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
 
@@ -92,6 +96,20 @@ export interface Engine {
   /** A job as it is now; null if there is none. */
   job(id: string): Promise<Job | null>
   /**
+   * Why a job does not move, or what it does instead: the decisive reason first, never none. A waiting parent's goes down
+   * to the leaves that hold it up. Limits of types are known where the types are: ask an engine that was given them.
+   *
+   * @throws {NotFoundError}
+   */
+  explain(id: string): Promise<Explanation[]>
+  /**
+   * Parents that the reconciler would wake now, or withholds, the longest wait first: its dry run. Pages as in the API:
+   * `first` and `after`, or `last` and `before`; 20 jobs unless told otherwise, at most 100.
+   */
+  stuckParents(page?: PageArgs): Promise<Page<Job>>
+  /** Active jobs that the orphan sweep would cancel now: its dry run. Pages as of `stuckParents`. */
+  orphans(page?: PageArgs): Promise<Page<Job>>
+  /**
    * Adds children to a parent that waits, or that runs its ingest.
    *
    * @throws {NotFoundError}
@@ -127,18 +145,35 @@ export interface Engine {
    *
    * @param options.descendants reopen those that failed, too, at every depth.
    * @param options.rerun run a completed job again.
+   * @param options.children `none`: leaves those that were cancelled with it as they are, and aggregates what there is.
    * @throws {NotFoundError}
    * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
    * @throws {ParentGoneError} its parent has ended or was deleted: retry that
    */
   retryJob(
     id: string,
-    options?: SubtreeOptions & { rerun?: boolean },
+    options?: SubtreeOptions & { rerun?: boolean; children?: 'reopen' | 'none' },
   ): Promise<{ job: Job; reopenedDescendants: number }>
+  /**
+   * Wakes a parent that waits although all its children have settled.
+   *
+   * @param options.force wake it with what there is, if children are open; or let a parent that failed aggregate again.
+   * @throws {NotFoundError}
+   * @throws {ChildrenOpenError} children are open, and it is not forced
+   * @throws {AlreadyDeliveredError} it was woken and is on its way, also when forced
+   * @throws {AssigneeNotActiveError} also when forced
+   * @throws {InvalidStateError} it does not wait (nor has failed, with `force`), is archived, or its own parent has ended
+   */
+  rewakeParent(id: string, options?: SteerOptions & { force?: boolean }): Promise<{ job: Job; receipt: WakeReceipt }>
   /** Takes a job out of lists and out of its parent's child set; an active one is cancelled first. */
   archiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
   /** Takes that back. Throws as `cancelJob`, when it is not archived. */
   unarchiveJob(id: string, options?: SteerOptions): Promise<{ job: Job }>
+  /**
+   * Cancels every active job whose parent has ended without keeping it, or is gone, with its descendants: the periodic
+   * sweep does so too, bit by bit.
+   */
+  sweepOrphans(options?: ActorOptions): Promise<SweepReport>
   /** Makes an assignee, or changes its status; activation delivers the wakes that were withheld, and names them. */
   setAssignee(
     id: string,

@@ -3,9 +3,9 @@ import { type Statement, statement, type TableNames } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { insertEvents } from './event-sql.ts'
 import type { Enqueued } from './job.ts'
-import { firstOfEachKey, type PreparedJob } from './prepare.ts'
+import { firstOfEachKey, type PreparedJob, USUAL } from './prepare.ts'
 import { type UserTransaction, userTransaction } from './user-transaction.ts'
-import { wakeParents } from './wake.ts'
+import { type WakeTx, wakeAtEdge } from './wake.ts'
 
 /** Where new jobs are put: as roots (null), or as children of an existing job. */
 export interface Place {
@@ -69,7 +69,7 @@ export async function enqueueJobsIn(
  * inserted in order of their keys, so that two that enqueue the same keys cannot deadlock.
  */
 export async function insertJobs(
-  tx: Queryable,
+  tx: WakeTx,
   jobs: readonly PreparedJob[],
   place: Place | null,
   actor: string,
@@ -79,10 +79,10 @@ export async function insertJobs(
   const below = created.flatMap((top) => descendants(top))
   if (below.length > 0) await tx.query(insertPlain, parameters(below, actor))
   const childless = [...created, ...below].filter(({ job }) => job.children?.length === 0)
-  await wakeParents(
+  await wakeAtEdge(
     tx,
     childless.map(({ job }) => ({ id: job.id, assigneeId: job.assigneeId })),
-    { source: 'edge', actor },
+    actor,
   )
   const results = jobs.map((job): Enqueued => {
     const other = existing.get(sameAs.get(job) ?? job)
@@ -108,12 +108,13 @@ export async function insertChildren(tx: Queryable, families: readonly Family[],
 /** Inserts the top level, where keys may meet jobs that are there already. */
 async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Place | null, actor: string) {
   const placed = (job: PreparedJob) => placedUnder(job, place)
-  const created: Placed[] = []
+  // Never as arguments of a call (`push(...)`): of a list of 200,000 they do not fit on the stack.
+  let created: Placed[] = []
   const existing = new Map<PreparedJob, string>()
   const plain = jobs.filter((job) => job.key === null).map(placed)
   if (plain.length > 0) {
     await tx.query(insertPlain, parameters(plain, actor))
-    created.push(...plain)
+    created = plain
   }
   const statements = place ? keyedChildren : keyedRoots
   let todo = jobs.filter((job) => job.key !== null).sort(byKey)
@@ -121,7 +122,7 @@ async function insertTop(tx: Queryable, jobs: readonly PreparedJob[], place: Pla
   while (todo.length > 0) {
     const rows = await tx.query(statements.insert, parameters(todo.map(placed), actor))
     const inserted = new Set(rows.map((row) => row.id))
-    created.push(...todo.filter((job) => inserted.has(job.id)).map(placed))
+    created = created.concat(todo.filter((job) => inserted.has(job.id)).map(placed))
     const rest = todo.filter((job) => !inserted.has(job.id))
     if (rest.length === 0) break
     // A second statement: only its snapshot is sure to see the row that the insert met.
@@ -169,30 +170,33 @@ function byKey(a: PreparedJob, b: PreparedJob): number {
 }
 
 function parameters(placed: readonly Placed[], actor: string): unknown[] {
+  /** One array a column; where all jobs have the usual value an empty one, which `unnest` fills up with nulls. */
+  const column = <T>(usual: T, read: (placed: Placed) => T) =>
+    placed.every((one) => read(one) === usual) ? [] : placed.map(read)
   return [
     actor,
     placed.map((p) => p.job.id),
     placed.map((p) => p.treeId),
-    placed.map((p) => p.parentId),
-    placed.map((p) => p.parentWave),
-    placed.map((p) => p.depth),
+    column(null, (p) => p.parentId),
+    column(null, (p) => p.parentWave),
+    column(0, (p) => p.depth),
     placed.map((p) => p.job.type),
-    placed.map((p) => p.job.queue),
-    placed.map((p) => p.job.priority),
-    placed.map((p) => p.job.runAt),
-    placed.map((p) => p.job.key),
-    placed.map((p) => p.job.payload),
-    placed.map((p) => p.job.metadata),
-    placed.map((p) => p.job.maxRetries),
-    placed.map((p) => p.job.assigneeId),
-    placed.map((p) => p.job.ephemeral),
-    placed.map((p) => p.job.onChildFailure),
-    placed.map((p) => p.job.failureTolerance),
-    placed.map((p) => p.job.orphanPolicy),
-    placed.map((p) => JSON.stringify(p.job.timeouts)),
-    placed.map((p) => p.job.concurrencyKey),
+    column(USUAL.queue, (p) => p.job.queue),
+    column(USUAL.priority, (p) => p.job.priority),
+    column(null, (p) => p.job.runAt),
+    column(null, (p) => p.job.key),
+    column(USUAL.json, (p) => p.job.payload),
+    column(USUAL.json, (p) => p.job.metadata),
+    column(USUAL.maxRetries, (p) => p.job.maxRetries),
+    column(null, (p) => p.job.assigneeId),
+    column(USUAL.ephemeral, (p) => p.job.ephemeral),
+    column(USUAL.onChildFailure, (p) => p.job.onChildFailure),
+    column(null, (p) => p.job.failureTolerance),
+    column(USUAL.orphanPolicy, (p) => p.job.orphanPolicy),
+    column(USUAL.json, (p) => JSON.stringify(p.job.timeouts)),
+    column(null, (p) => p.job.concurrencyKey),
     // Null: not given. A job with children, even none, waits for them and skips its ingest.
-    placed.map((p) => p.job.children?.length ?? null),
+    column(null, (p) => p.job.children?.length ?? null),
   ]
 }
 
@@ -210,9 +214,11 @@ function insertText(t: TableNames, onConflict: string): string {
       (id, tree_id, parent_id, parent_wave, depth, type, queue, priority, run_at, key, payload, metadata, max_retries,
        assignee_id, ephemeral, on_child_failure, failure_tolerance, orphan_policy, timeouts, concurrency_key,
        state, skipped_ingest, child_count, open_children, spawn_wave, waiting_since)
-    select id, tree_id, parent_id, parent_wave, depth, type, queue, priority, coalesce(run_at, now()), key,
-       payload::jsonb, metadata::jsonb, max_retries, assignee_id, ephemeral, on_child_failure, failure_tolerance,
-       orphan_policy, timeouts::jsonb, concurrency_key,
+    select id, tree_id, parent_id, parent_wave, coalesce(depth, 0), type, coalesce(queue, '${USUAL.queue}'),
+       coalesce(priority, ${USUAL.priority}), coalesce(run_at, now()), key, coalesce(payload, '${USUAL.json}')::jsonb,
+       coalesce(metadata, '${USUAL.json}')::jsonb, coalesce(max_retries, ${USUAL.maxRetries}), assignee_id,
+       coalesce(ephemeral, ${USUAL.ephemeral}), coalesce(on_child_failure, '${USUAL.onChildFailure}'), failure_tolerance,
+       coalesce(orphan_policy, '${USUAL.orphanPolicy}'), coalesce(timeouts, '${USUAL.json}')::jsonb, concurrency_key,
        case when children is null then 'queued' else 'waiting' end, children is not null, coalesce(children, 0),
        coalesce(children, 0), case when children is null then 0 else 1 end,
        case when children is not null then now() end

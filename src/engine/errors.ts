@@ -1,3 +1,6 @@
+import type { AssigneeStatus } from './assignee.ts'
+import type { WakeReceipt } from './reads/receipts.ts'
+
 /**
  * Every error that the engine throws on purpose. `code` is literal and stable: programs match on it, the API maps it.
  */
@@ -65,6 +68,56 @@ export class ParentGoneError extends EngineError {
   constructor(parentId: string, why = 'deleted or terminal') {
     super(`Parent JB_${parentId} is gone (${why}): no children can be added.`)
     this.parentId = parentId
+  }
+}
+
+/** The parent's children are not all settled: `force` wakes it with what there is. */
+export class ChildrenOpenError extends EngineError {
+  readonly code = 'CHILDREN_OPEN'
+  readonly parentId: string
+  readonly openChildren: number
+  /** The first of them, 20 at most. */
+  readonly childIds: readonly string[]
+
+  constructor(parentId: string, openChildren: number, childIds: readonly string[]) {
+    const first = childIds.slice(0, 3).map((id) => `JB_${id}`)
+    const named = openChildren > first.length ? [...first, '…'] : first
+    super(
+      `Job JB_${parentId} has ${openChildren} open ${openChildren === 1 ? 'child' : 'children'}: ${named.join(', ')}.`,
+    )
+    this.parentId = parentId
+    this.openChildren = openChildren
+    this.childIds = childIds
+  }
+}
+
+/** The parent was woken and is on its way to aggregate, or at it. */
+export class AlreadyDeliveredError extends EngineError {
+  readonly code = 'ALREADY_DELIVERED'
+  readonly parentId: string
+  readonly receipt: WakeReceipt
+
+  constructor(receipt: WakeReceipt, state: string) {
+    const { parentId, wave } = receipt
+    super(`Job JB_${parentId} was woken for wave ${wave} and is ${state} in AGGREGATE: there is nothing to wake.`)
+    this.parentId = parentId
+    this.receipt = receipt
+  }
+}
+
+/** The job's assignee is not active, or there is none of that id; `force` does not help. */
+export class AssigneeNotActiveError extends EngineError {
+  readonly code = 'ASSIGNEE_NOT_ACTIVE'
+  readonly jobId: string
+  readonly assigneeId: string
+  /** Null: there is no such assignee. */
+  readonly status: AssigneeStatus | null
+
+  constructor(jobId: string, assigneeId: string, status: AssigneeStatus | null) {
+    super(`Job JB_${jobId} is withheld: its assignee AS_${assigneeId} is ${status ?? 'unknown'}.`)
+    this.jobId = jobId
+    this.assigneeId = assigneeId
+    this.status = status
   }
 }
 

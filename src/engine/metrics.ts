@@ -31,7 +31,7 @@ export function createMetrics() {
     ),
     wakeAssigneeUnresolved: counter(
       'parent_wake_assignee_unresolved_total',
-      'Wakes withheld because the assignee is not active or unknown',
+      'Assignees, not active or unknown, that a tick found wakes to be withheld for; and wakes withheld under its hands',
     ),
     driftRepaired: counter(
       'parent_wake_drift_repaired_total',
@@ -50,6 +50,12 @@ export function createMetrics() {
       'How long the last round of the audit over all waiting parents took',
     ),
     orphansCancelled: counter('orphans_cancelled_total', 'Jobs that the orphan sweep cancelled'),
+    retentionJobsDeleted: counter('retention_jobs_deleted_total', 'Jobs that were deleted for their age'),
+    retentionEventsDeleted: counter('retention_events_deleted_total', 'Events that were deleted for their age'),
+    eventRetentionHeld: gauge(
+      'event_retention_held_seconds',
+      'How much longer than asked for events are kept, because a transaction was open',
+    ),
     staleRefused: counter('stale_results_refused_total', 'Results of attempts that no longer held their job'),
   }
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts'
-import { statement } from '../db/statement.ts'
+import { statement, unindexed } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { lockSubtree, type VerbOptions } from './cascade.ts'
@@ -65,7 +65,7 @@ async function lockJobOrSubtree(tx: Tx, id: string, { descendants }: PauseOption
   const rows = [row]
   for (let level = [row]; level.length > 0; ) {
     level = await tx.query(lockLevel, [level.map((parent) => parent.id)])
-    rows.push(...level)
+    for (const below of level) rows.push(below)
   }
   return rows
 }
@@ -79,14 +79,14 @@ const lockLevel = statement<JobTable>(
 const requestPause = statement(
   'pause.request',
   (t) =>
-    `update ${t.job} set pause_requested = true, updated_at = now() where id = any($1::uuid[]) and state = 'running'`,
+    `update ${t.job} set pause_requested = true, updated_at = now() where id = any($1::uuid[]) and ${unindexed(`state = 'running'`)}`,
 )
 
 const unrequestPause = statement(
   'pause.unrequest',
   (t) => `
   update ${t.job} set pause_requested = false, updated_at = now()
-  where id = any($1::uuid[]) and state = 'running' and pause_requested`,
+  where id = any($1::uuid[]) and ${unindexed(`state = 'running'`)} and pause_requested`,
 )
 
 const pause = statement(

@@ -48,6 +48,18 @@ export interface PreparedJob {
   readonly children: readonly PreparedJob[] | null
 }
 
+/** What a job has that neither itself nor its type says anything of. */
+export const USUAL = {
+  queue: 'default',
+  priority: 0,
+  maxRetries: 2,
+  ephemeral: false,
+  onChildFailure: 'continue',
+  orphanPolicy: 'cancel',
+  /** Of payload, metadata and timeouts. */
+  json: '{}',
+} as const
+
 /** Deepest tree that one call may enqueue. */
 export const MAX_TREE_DEPTH = 50
 
@@ -94,7 +106,7 @@ async function prepareJob(
   }
   const type = check.text('type', job.type, MAX_NAME) ?? ''
   const knownType = known?.get(type)
-  const merged: NewJob = { ...knownType?.defaults, ...withoutUndefined(job) }
+  const merged = withDefaults(job, knownType?.defaults)
   const payload = merged.payload ?? {}
   const payloadText = check.json('payload', payload)
   if (knownType && payloadText !== undefined) {
@@ -103,23 +115,23 @@ async function prepareJob(
   const result = {
     id: newJobId(),
     type,
-    queue: merged.queue === undefined ? 'default' : (check.text('queue', merged.queue, MAX_NAME) ?? ''),
-    priority: check.integer('priority', merged.priority ?? 0, -INT32, INT32),
+    queue: merged.queue === undefined ? USUAL.queue : (check.text('queue', merged.queue, MAX_NAME) ?? ''),
+    priority: check.integer('priority', merged.priority ?? USUAL.priority, -INT32, INT32),
     runAt: check.instant('runAt', merged.runAt),
     key: merged.key === undefined ? null : (check.text('key', merged.key, MAX_KEY) ?? null),
-    payload: payloadText ?? '{}',
-    metadata: check.json('metadata', merged.metadata ?? {}) ?? '{}',
-    maxRetries: check.integer('maxRetries', merged.maxRetries ?? 2, 0, 1_000_000),
+    payload: payloadText ?? USUAL.json,
+    metadata: check.json('metadata', merged.metadata ?? {}) ?? USUAL.json,
+    maxRetries: check.integer('maxRetries', merged.maxRetries ?? USUAL.maxRetries, 0, 1_000_000),
     assigneeId:
       merged.assigneeId === undefined ? null : (check.text('assigneeId', merged.assigneeId, MAX_NAME) ?? null),
-    ephemeral: merged.ephemeral ?? false,
-    onChildFailure: check.oneOf('onChildFailure', merged.onChildFailure ?? 'continue', [
+    ephemeral: merged.ephemeral ?? USUAL.ephemeral,
+    onChildFailure: check.oneOf('onChildFailure', merged.onChildFailure ?? USUAL.onChildFailure, [
       'continue',
       'fail_parent',
       'ignore',
     ] as const),
     failureTolerance: check.tolerance('failureTolerance', merged.failureTolerance),
-    orphanPolicy: check.oneOf('orphanPolicy', merged.orphanPolicy ?? 'cancel', ['cancel', 'keep'] as const),
+    orphanPolicy: check.oneOf('orphanPolicy', merged.orphanPolicy ?? USUAL.orphanPolicy, ['cancel', 'keep'] as const),
     timeouts: check.timeouts({ ...knownType?.defaults.timeouts, ...job.timeouts }),
     concurrencyKey: await check.concurrencyKey(
       merged.concurrencyKey ?? (issues.length === before ? knownType?.concurrencyKey?.(payload) : undefined),
@@ -162,8 +174,12 @@ export function firstOfEachKey(siblings: readonly PreparedJob[]): {
   return { first, sameAs }
 }
 
-function withoutUndefined(job: NewJob): NewJob {
-  return Object.fromEntries(Object.entries(job).filter(([, value]) => value !== undefined)) as unknown as NewJob
+/** The job over the defaults of its type; what it leaves undefined, it does not say. */
+function withDefaults(job: NewJob, defaults: KnownType['defaults'] | undefined): NewJob {
+  if (defaults === undefined) return job
+  const merged: Record<string, unknown> = { ...defaults }
+  for (const [name, value] of Object.entries(job)) if (value !== undefined) merged[name] = value
+  return merged as unknown as NewJob
 }
 
 /** Checks one job's fields and notes what is wrong with each. */

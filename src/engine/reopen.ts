@@ -17,6 +17,8 @@ export interface RetryOptions extends VerbOptions {
   descendants?: boolean
   /** Run a COMPLETED job again. */
   rerun?: boolean
+  /** Its children that were cancelled with it: reopen them (the default), or leave all as they are. */
+  children?: 'reopen' | 'none'
 }
 
 /** What a retry came to. */
@@ -38,25 +40,25 @@ const CANCELLED_WITH_PARENT: readonly CancelCode[] = [
 /**
  * Runs a failed or cancelled job again, in the phase it ended in. One that ended while it waited waits again: never
  * INGEST over children that are there. Its children that were cancelled with it are reopened, and with `descendants` also
- * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates.
+ * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates. With children
+ * `none` it aggregates what there is.
  *
  * @throws {NotFoundError}
  * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
  * @throws {ParentGoneError} its parent has ended (and does not KEEP its children) or was deleted: retry that
+ * @throws {ValidationError} options that contradict each other
  */
 export async function retryJob(db: Database, id: string, options: RetryOptions): Promise<Retried> {
-  const { actor, reason = 'retried', descendants = false } = options
+  const { actor, reason = 'retried', descendants = false, children = 'reopen' } = options
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
     refuse(row, parent, options)
-    const levels = await reopenLevels(tx, row, descendants)
+    const top: Reopening = { row, reopenedChildren: 0 }
+    const levels = children === 'none' ? [[top]] : await reopenLevels(tx, top, descendants)
     const below = levels.slice(1).flat()
     await reopenRows(tx, below, actor, 'reopened with its parent')
     await reopenRows(tx, levels[0]!, actor, reason)
-    if (row.parent_id !== null && parent && row.archived_at === null) {
-      const gain = { members: 0, opened: 1, reopenedId: id, actor, reason: 'child reopened: wake withdrawn' }
-      await gainMembers(tx, row.parent_id, gain)
-    }
+    await countReopened(tx, row, parent, actor)
     // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
     const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
     const woken = await wakeAtEdge(tx, candidates, actor)
@@ -65,16 +67,47 @@ export async function retryJob(db: Database, id: string, options: RetryOptions):
   })
 }
 
-function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants }: RetryOptions): void {
+/**
+ * Runs AGGREGATE of a failed parent again, whose row and parent's row this transaction has locked: it waits again, over
+ * children that stay as they are, for the caller to wake it.
+ *
+ * @throws {ParentGoneError} its own parent has ended (and does not KEEP its children) or was deleted
+ */
+export async function reopenToWake(
+  tx: Tx,
+  row: JobTable,
+  parent: JobTable | undefined,
+  { actor, reason }: { actor: string; reason: string },
+): Promise<void> {
+  refuseWithoutParent(row, parent)
+  await reopenRows(tx, [{ row, reopenedChildren: 0, waits: true }], actor, reason)
+  await countReopened(tx, row, parent, actor)
+}
+
+/** Its parent has an open child more, if it is a member. */
+async function countReopened(tx: Tx, row: JobTable, parent: JobTable | undefined, actor: string): Promise<void> {
+  if (!parent || row.archived_at !== null) return
+  const gain = { members: 0, opened: 1, reopenedId: row.id, actor, reason: 'child reopened: wake withdrawn' }
+  await gainMembers(tx, parent.id, gain)
+}
+
+function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants, children }: RetryOptions): void {
   const state = row.state as JobState
   if (row.archived_at !== null) throw new InvalidStateError(row.id, `${state} and archived`, 'retried')
   if (!isTerminal(state) || (state === 'completed' && !rerun)) throw new InvalidStateError(row.id, state, 'retried')
+  if (children === 'none' && descendants) {
+    throw ValidationError.of('children', 'cannot be none where descendants are to be reopened')
+  }
   if (state === 'completed' && descendants) {
     throw ValidationError.of(
       'descendants',
       'a job that completed is rerun by itself: retry its failed descendants one by one',
     )
   }
+  refuseWithoutParent(row, parent)
+}
+
+function refuseWithoutParent(row: JobTable, parent: JobTable | undefined): void {
   if (row.parent_id === null) return
   if (!parent) throw new ParentGoneError(row.parent_id, 'deleted')
   // The orphan sweep would undo it at once.
@@ -87,16 +120,18 @@ function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendant
 interface Reopening {
   row: JobTable
   reopenedChildren: number
+  /** It waits, also with no child reopened, and although it did not end while it waited. */
+  waits?: boolean
 }
 
 /** A job that ended while it waited keeps the instant since when it did. */
-function endedWaiting(row: JobTable): boolean {
+export function endedWaiting(row: JobTable): boolean {
   return row.waiting_since !== null
 }
 
 /** The jobs to reopen, level by level from the top, each level read by a statement of its own under the tree's lock. */
-async function reopenLevels(tx: Tx, top: JobTable, descendants: boolean): Promise<Reopening[][]> {
-  const levels: Reopening[][] = [[{ row: top, reopenedChildren: 0 }]]
+async function reopenLevels(tx: Tx, top: Reopening, descendants: boolean): Promise<Reopening[][]> {
+  const levels: Reopening[][] = [[top]]
   for (let level = levels[0]!; level.length > 0; level = levels.at(-1)!) {
     // A job that ended in its ingest runs that again, and so spawns what it wants itself.
     const waits = level.filter(({ row }) => endedWaiting(row) || (descendants && row.phase === 'aggregate'))
@@ -133,7 +168,7 @@ async function reopenRows(tx: Tx, nodes: readonly Reopening[], actor: string, re
   await tx.query(reopen, [
     nodes.map((node) => node.row.id),
     nodes.map((node) => node.reopenedChildren),
-    nodes.map((node) => endedWaiting(node.row) || node.reopenedChildren > 0),
+    nodes.map((node) => node.waits || endedWaiting(node.row) || node.reopenedChildren > 0),
     actor,
     reason,
   ])
@@ -161,7 +196,9 @@ const reopen = statement(
     set state = case when i.waits then 'waiting' else 'queued' end,
       open_children = j.open_children + i.reopened_children,
       waiting_since = case when i.waits then now() end,
-      retry_count = 0, run_at = now(), result = null, cancel_reason = null, cancel_code = null, finished_at = null,
+      retry_count = 0, run_at = now(), cancel_reason = null, cancel_code = null, finished_at = null,
+      -- What the ingest of a type without an aggregate returned is its result once it has been woken.
+      result = case when i.waits or j.phase = 'aggregate' then j.result end,
       failing_child_id = null, children_reopened = false, version = j.version + 1, updated_at = now()
     from input i join before b on b.id = i.id
     where j.id = i.id and j.state = b.state and j.state in (${stateList(['completed', 'failed', 'cancelled'])})

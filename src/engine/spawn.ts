@@ -13,7 +13,7 @@ import { wakeSettled } from './settle/apply-moves.ts'
 import type { SettleJob } from './settle/settle-batch.ts'
 import { startWaiting } from './start-waiting.ts'
 import { isTerminal, type JobState } from './states.ts'
-import { wakeParents } from './wake.ts'
+import { wakeAtEdge } from './wake.ts'
 
 /** How the end of a phase that spawned went. `failing`: a child's failure is not borne, the parent is to be failed. */
 export type WaitEnd = { outcome: 'settled'; woken: boolean; failing: boolean } | { outcome: 'stale' }
@@ -97,7 +97,7 @@ export async function spawnChildren(
     )
     const reason = 'child added: wake withdrawn'
     await gainMembers(tx, parentId, { members: inserted.created, opened: inserted.created, spawnWave, actor, reason })
-    await wakeParents(tx, [{ id: parentId, assigneeId: parent.assignee_id }], { source: 'edge', actor })
+    await wakeAtEdge(tx, [{ id: parentId, assigneeId: parent.assignee_id }], actor)
     return { children: inserted.results }
   })
 }

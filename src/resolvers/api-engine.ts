@@ -4,8 +4,10 @@ import type { Engine } from '../engine/engine.ts'
 export type ApiEngine = Pick<
   Engine,
   | 'database'
+  | 'jobs'
   | 'doorbell'
   | 'feed'
+  | 'metrics'
   | 'enqueueMany'
   | 'spawnChildren'
   | 'deleteJob'
@@ -13,6 +15,7 @@ export type ApiEngine = Pick<
   | 'pauseJob'
   | 'resumeJob'
   | 'retryJob'
+  | 'rewakeParent'
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'

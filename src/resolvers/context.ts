@@ -16,7 +16,7 @@ export interface Context {
 
 /** The loaders of an operation. */
 export function loadersOf(context: Context, info: GraphQLResolveInfo): Loaders {
-  context.loaders ??= new Loaders(context.engine.database, heavyOf(info))
+  context.loaders ??= new Loaders(context.engine, heavyOf(info))
   return context.loaders
 }
 

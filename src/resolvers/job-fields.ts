@@ -1,5 +1,6 @@
 import type { GraphQLResolveInfo } from 'graphql'
 import type { Assignee } from '../engine/assignee.ts'
+import type { Explanation } from '../engine/explain/explanation.ts'
 import type { JobEvent } from '../engine/feed/event.ts'
 import type { Job } from '../engine/job.ts'
 import type { Attempt } from '../engine/reads/attempts.ts'
@@ -54,6 +55,23 @@ export async function jobAttempts(
 /** The proof of the last wake; null before the first. */
 export async function jobReceipt(job: Job, _args: unknown, context: Context, info: Info): Promise<WakeReceipt | null> {
   return loadersOf(context, info).receipt.load(job.id)
+}
+
+/** Why it does not move, the decisive reason first. */
+export async function jobExplain(job: Job, _args: unknown, context: Context, info: Info): Promise<Explanation[]> {
+  return loadersOf(context, info).explanations.load(job.id)
+}
+
+/** The jobs that an explanation speaks of; without those that were deleted since. */
+export async function explainedJobs(
+  explanation: Explanation,
+  _args: unknown,
+  context: Context,
+  info: Info,
+): Promise<Job[]> {
+  const { job } = loadersOf(context, info)
+  const found = await Promise.all(explanation.jobs.map((id) => job.load(id)))
+  return found.filter((one) => one !== null)
 }
 
 /** The assignee; null if none is set or it is unknown. */

@@ -1,6 +1,8 @@
 import DataLoader from 'dataloader'
 import type { Database } from '../db/database.ts'
 import type { Assignee } from '../engine/assignee.ts'
+import { explainJobs } from '../engine/explain/explain.ts'
+import type { Explanation } from '../engine/explain/explanation.ts'
 import type { JobEvent } from '../engine/feed/event.ts'
 import type { Job } from '../engine/job.ts'
 import { assigneesById } from '../engine/reads/assignees.ts'
@@ -13,6 +15,7 @@ import { jobsById } from '../engine/reads/jobs-by-id.ts'
 import { type Page, type PageRequest, pageOf } from '../engine/reads/page.ts'
 import { receiptsOf, type WakeReceipt } from '../engine/reads/receipts.ts'
 import { type StateCounts, stateCounts } from '../engine/reads/state-counts.ts'
+import type { ApiEngine } from './api-engine.ts'
 import { TreeLoader } from './tree-loader.ts'
 
 /** How the children of a job are listed. */
@@ -28,13 +31,14 @@ export class Loaders {
   readonly assignee: DataLoader<string, Assignee | null>
   readonly receipt: DataLoader<string, WakeReceipt | null>
   readonly childCounts: DataLoader<string, StateCounts>
+  readonly explanations: DataLoader<string, Explanation[]>
   readonly trees: TreeLoader
   readonly heavy: Heavy
   readonly #db: Database
   /** One loader for each way that lists are asked for. */
   readonly #lists = new Map<string, DataLoader<string, unknown>>()
 
-  constructor(db: Database, heavy: Heavy) {
+  constructor({ database: db, jobs }: Pick<ApiEngine, 'database' | 'jobs'>, heavy: Heavy) {
     this.#db = db
     this.heavy = heavy
     this.job = rows(
@@ -56,6 +60,10 @@ export class Loaders {
     this.childCounts = lists(
       (ids) => childCounts(db, ids),
       () => stateCounts([]),
+    )
+    this.explanations = lists(
+      (ids) => explainJobs(db, ids, { jobs }),
+      () => [],
     )
     this.trees = new TreeLoader(db, heavy, (jobs) => this.prime(jobs))
   }
@@ -101,7 +109,8 @@ export class Loaders {
 
   /** Forgets everything that was read: before each frame of a subscription, and after each mutation. */
   clear(): void {
-    for (const loader of [this.job, this.event, this.assignee, this.receipt, this.childCounts]) loader.clearAll()
+    const loaders = [this.job, this.event, this.assignee, this.receipt, this.childCounts, this.explanations]
+    for (const loader of loaders) loader.clearAll()
     this.#lists.clear()
   }
 

@@ -14,3 +14,9 @@ export async function presentJob(id: string, context: Context, info: GraphQLReso
   if (!job) throw new NotFoundError(formatJobId(id))
   return job
 }
+
+/** Jobs that were there a moment ago, without those that were deleted meanwhile. */
+export async function presentJobs(ids: readonly string[], context: Context, info: GraphQLResolveInfo): Promise<Job[]> {
+  const jobs = await Promise.all(ids.map((id) => loadersOf(context, info).job.load(id)))
+  return jobs.filter((job) => job !== null)
+}

@@ -1,12 +1,22 @@
 import type { GraphQLResolveInfo } from 'graphql'
+import type { Database } from '../db/database.ts'
 import type { Assignee } from '../engine/assignee.ts'
 import { CursorExpiredError } from '../engine/errors.ts'
+import { orphans, stuckParents } from '../engine/explain/dry-runs.ts'
 import type { FeedBatch } from '../engine/feed/batch.ts'
 import type { JobEvent } from '../engine/feed/event.ts'
 import type { JobEventFilter } from '../engine/feed/filter.ts'
 import type { Job } from '../engine/job.ts'
+import type { Heavy } from '../engine/reads/columns.ts'
 import { jobPage } from '../engine/reads/job-page.ts'
-import { checkedSize, PAGE_LIMITS } from '../engine/reads/page.ts'
+import {
+  checkedSize,
+  PAGE_LIMITS,
+  type Page,
+  type PageArgs,
+  type PageRequest,
+  pageRequest,
+} from '../engine/reads/page.ts'
 import { BadRequestError } from './bad-request.ts'
 import { type Connection, connectionOf } from './connection.ts'
 import { type Context, loadersOf } from './context.ts'
@@ -76,6 +86,22 @@ export async function listJobs(
   loaders.prime(page.edges.map((edge) => edge.node))
   return connectionOf(page)
 }
+
+/** What maintenance would do, page by page. */
+function dryRun(read: (db: Database, page: PageRequest, heavy: Heavy) => Promise<Page<Job>>) {
+  return async (_root: unknown, args: PageArgs, context: Context, info: Info): Promise<Connection<Job>> => {
+    const loaders = loadersOf(context, info)
+    const page = await read(context.engine.database, pageRequest(args), loaders.heavy)
+    loaders.prime(page.edges.map((edge) => edge.node))
+    return connectionOf(page)
+  }
+}
+
+/** Parents that the reconciler would wake now, or withholds. */
+export const listStuckParents = dryRun(stuckParents)
+
+/** Jobs that the orphan sweep would cancel now. */
+export const listOrphans = dryRun(orphans)
 
 /** Some of the event log, from a cursor on. */
 export async function pullEvents(

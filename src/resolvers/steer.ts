@@ -3,6 +3,7 @@ import type { Assignee, AssigneeStatus } from '../engine/assignee.ts'
 import type { SteerOptions } from '../engine/engine.ts'
 import { NotFoundError } from '../engine/errors.ts'
 import type { Job } from '../engine/job.ts'
+import type { WakeReceipt } from '../engine/reads/receipts.ts'
 import type { ApiEngine } from './api-engine.ts'
 import { authorise, type Context, loadersOf } from './context.ts'
 import { assigneeIdArg, jobGlobalId, jobIdArg } from './global-ids.ts'
@@ -24,15 +25,21 @@ export interface SubtreeInput extends VerbInput {
 /** Input of retryJob. */
 export interface RetryInput extends SubtreeInput {
   rerun: boolean
+  children: 'reopen' | 'none'
+}
+
+/** Input of rewakeParent. */
+export interface RewakeInput extends VerbInput {
+  force: boolean
 }
 
 /** A verb on one job as a resolver: authorise, call, forget what was read before. */
 function verb<Result, Input extends VerbInput = VerbInput>(
-  role: Role,
+  role: Role | ((input: Input) => Role),
   call: (engine: ApiEngine, id: string, options: SteerOptions, input: Input) => Promise<Result>,
 ) {
   return async (_root: unknown, { input }: { input: Input }, context: Context, info: Info): Promise<Result> => {
-    authorise(context, role)
+    authorise(context, typeof role === 'function' ? role(input) : role)
     const options = { actor: context.viewer.name, ...(input.reason != null && { reason: input.reason }) }
     const result = await call(context.engine, jobIdArg(input.id), options, input).catch((error: unknown) => {
       // Answered with the id as it was given.
@@ -70,7 +77,14 @@ export const resumeJob = verb<{ job: Job }, SubtreeInput>('operator', (engine, i
 /** Runs a failed or cancelled job again. */
 export const retryJob = verb<{ job: Job; reopenedDescendants: number }, RetryInput>(
   'operator',
-  (engine, id, options, { descendants, rerun }) => engine.retryJob(id, { ...options, descendants, rerun }),
+  (engine, id, options, { descendants, rerun, children }) =>
+    engine.retryJob(id, { ...options, descendants, rerun, children }),
+)
+
+/** Wakes a parent by hand; only who may delete may force it. */
+export const rewakeParent = verb<{ job: Job; receipt: WakeReceipt }, RewakeInput>(
+  ({ force }) => (force ? 'admin' : 'operator'),
+  (engine, id, options, { force }) => engine.rewakeParent(id, { ...options, force }),
 )
 
 /** Takes a job out of lists and out of its parent's child set. */

@@ -1,4 +1,5 @@
 import type { AssigneeStatus as EngineAssigneeStatus } from '../engine/assignee.ts'
+import type { ExplainReason as EngineExplainReason } from '../engine/explain/explanation.ts'
 import type { FeedEnd } from '../engine/feed/batch.ts'
 import type { JobEventKind as EngineJobEventKind } from '../engine/feed/event.ts'
 import type {
@@ -123,6 +124,26 @@ export const WakeSource = lowerCaseEnum<EngineWakeSource>(
   },
 )
 
+export const ExplainReason = lowerCaseEnum<EngineExplainReason>(
+  'ExplainReason',
+  'Why a job is not moving, or what it does instead.',
+  {
+    RUNNING: 'It runs.',
+    FINISHED: 'It is terminal.',
+    IN_LINE: 'It may be claimed at any moment; others are before it.',
+    SCHEDULED: "runAt lies ahead: a delay, a snooze or a retry's backoff.",
+    NO_WORKER: 'No live worker knows its type or serves its queue.',
+    CONCURRENCY_LIMIT: 'Its type or key is at its concurrency limit.',
+    ASSIGNEE_NOT_ACTIVE: 'Its assignee is not ACTIVE, or is unknown.',
+    PAUSED: 'It is paused.',
+    PAUSED_ANCESTOR: 'It can move, but an ancestor is paused, so nothing will follow.',
+    OPEN_CHILDREN: 'A parent with children that are not terminal.',
+    WAKE_DUE: 'A parent whose wake is due: the next reconciler tick delivers it.',
+    WAKE_WITHHELD: 'A parent whose wake will not come by itself: ephemeral, archived, or to fail by a child.',
+    ORPHANED: 'An active job whose parent is gone or terminal: the next sweep cancels it.',
+  },
+)
+
 export const AssigneeStatus = lowerCaseEnum<EngineAssigneeStatus>(
   'AssigneeStatus',
   'Whether someone or something is able to act. Only ACTIVE lets its jobs be claimed and woken.',
@@ -161,6 +182,9 @@ export type ErrorCodeName =
   | 'NOT_FOUND'
   | 'INVALID_STATE'
   | 'PARENT_GONE'
+  | 'CHILDREN_OPEN'
+  | 'ALREADY_DELIVERED'
+  | 'ASSIGNEE_NOT_ACTIVE'
   | 'UNAUTHENTICATED'
   | 'FORBIDDEN'
   | 'BAD_REQUEST'
@@ -176,6 +200,9 @@ export const ErrorCode = sameEnum<ErrorCodeName>(
     NOT_FOUND: 'Typed: NotFoundError.',
     INVALID_STATE: 'Typed: InvalidStateError.',
     PARENT_GONE: 'Typed: ParentGoneError.',
+    CHILDREN_OPEN: 'Typed: ChildrenOpenError.',
+    ALREADY_DELIVERED: 'Typed: AlreadyDeliveredError.',
+    ASSIGNEE_NOT_ACTIVE: 'Typed: AssigneeNotActiveError.',
     UNAUTHENTICATED: 'Top level: no valid key or token.',
     FORBIDDEN: 'Top level: the role does not allow it.',
     BAD_REQUEST: 'Top level: the document, a variable, an id, a cursor or a page size makes no sense.',
@@ -204,3 +231,12 @@ export const OrderDirection = lowerCaseEnum<JobOrder['direction']>('OrderDirecti
   ASC: 'Oldest first.',
   DESC: 'Newest first.',
 })
+
+export const RetryChildren = lowerCaseEnum<'reopen' | 'none'>(
+  'RetryChildren',
+  'What a retry does with children that were cancelled with their parent.',
+  {
+    REOPEN: 'They are reopened, and waited for.',
+    NONE: 'They stay as they are: the parent aggregates what there is.',
+  },
+)

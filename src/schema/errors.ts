@@ -1,4 +1,7 @@
 import {
+  AlreadyDeliveredError,
+  AssigneeNotActiveError,
+  ChildrenOpenError,
   InvalidStateError,
   type InputIssue as Issue,
   NotFoundError,
@@ -6,9 +9,11 @@ import {
   ValidationError,
 } from '../engine/errors.ts'
 import { loadersOf } from '../resolvers/context.ts'
-import { presentJob } from '../resolvers/present-job.ts'
+import { presentJob, presentJobs } from '../resolvers/present-job.ts'
+import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
 import { ErrorCode, type ErrorCodeName } from './enums.ts'
+import { WakeReceipt } from './job-parts.ts'
 import { Job } from './refs.ts'
 
 /** What every typed error has. */
@@ -80,6 +85,51 @@ builder.objectType(ParentGoneError, {
       nullable: true,
       description: 'The parent; null if deleted.',
       resolve: (error, _args, context, info) => loadersOf(context, info).job.load(error.parentId),
+    }),
+  }),
+})
+
+builder.objectType(ChildrenOpenError, {
+  name: 'ChildrenOpenError',
+  description: 'Children of the parent are not terminal; `force` wakes it with what there is.',
+  interfaces: [ErrorInterface],
+  fields: (t) => ({
+    code: t.expose('code', { type: ErrorCode, description: 'CHILDREN_OPEN.' }),
+    parent: t.field({
+      type: Job,
+      description: 'The parent.',
+      resolve: (error, _args, context, info) => presentJob(error.parentId, context, info),
+    }),
+    openChildren: t.exposeInt('openChildren', { description: 'How many are open.' }),
+    children: t.field({
+      type: [Job],
+      description: 'The first 20 of them.',
+      resolve: (error, _args, context, info) => presentJobs(error.childIds, context, info),
+    }),
+  }),
+})
+
+builder.objectType(AlreadyDeliveredError, {
+  name: 'AlreadyDeliveredError',
+  description: 'The parent was woken and is on its way to aggregate, or at it; `force` does not help.',
+  interfaces: [ErrorInterface],
+  fields: (t) => ({
+    code: t.expose('code', { type: ErrorCode, description: 'ALREADY_DELIVERED.' }),
+    receipt: t.expose('receipt', { type: WakeReceipt, description: 'The proof.' }),
+  }),
+})
+
+builder.objectType(AssigneeNotActiveError, {
+  name: 'AssigneeNotActiveError',
+  description: "The parent's assignee is not ACTIVE, or unknown; `force` does not help.",
+  interfaces: [ErrorInterface],
+  fields: (t) => ({
+    code: t.expose('code', { type: ErrorCode, description: 'ASSIGNEE_NOT_ACTIVE.' }),
+    assignee: t.field({
+      type: Assignee,
+      nullable: true,
+      description: 'The assignee; null if unknown.',
+      resolve: (error, _args, context, info) => loadersOf(context, info).assignee.load(error.assigneeId),
     }),
   }),
 })

@@ -7,6 +7,7 @@ import {
   jobChildCounts,
   jobChildren,
   jobEvents,
+  jobExplain,
   jobParent,
   jobReceipt,
   jobRoot,
@@ -14,6 +15,7 @@ import {
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
 import { CancelCode, ChildFailurePolicy, FailureCode, JobState, OrphanPolicy, Phase } from './enums.ts'
+import { Explanation } from './explanation.ts'
 import { JobFilter, JobOrder } from './filters.ts'
 import { Attempt, Progress, Timeouts, WakeReceipt } from './job-parts.ts'
 import { Job, JobConnection, JobEventConnection } from './refs.ts'
@@ -185,6 +187,12 @@ Job.implement({
       nullable: true,
       description: 'The last wake it was given; null before the first.',
       resolve: jobReceipt,
+    }),
+    explain: t.field({
+      type: [Explanation],
+      description:
+        "Why it is not moving, the decisive reason first; never empty. A waiting parent's list goes down to the leaves that hold it up.",
+      resolve: jobExplain,
     }),
   }),
 })

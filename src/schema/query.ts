@@ -1,6 +1,15 @@
 import { brandWithType } from '@pothos/core'
 import { findTree } from '../resolvers/job-tree.ts'
-import { type FoundNode, findJob, findNode, findNodes, listJobs, pullEvents } from '../resolvers/query.ts'
+import {
+  type FoundNode,
+  findJob,
+  findNode,
+  findNodes,
+  listJobs,
+  listOrphans,
+  listStuckParents,
+  pullEvents,
+} from '../resolvers/query.ts'
 import type { Viewer as Caller } from '../resolvers/viewer.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
@@ -70,6 +79,19 @@ builder.queryType({
         id: t.arg.id({ required: true, description: "Any job of the tree; the root's also after it was deleted." }),
       },
       resolve: findTree,
+    }),
+    stuckParents: t.field({
+      type: JobConnection,
+      description:
+        'Parents that the reconciler would wake now, or withholds: its dry run. `explain` tells which and why.',
+      args: t.arg.connectionArgs(),
+      resolve: listStuckParents,
+    }),
+    orphans: t.field({
+      type: JobConnection,
+      description: 'Jobs that the orphan sweep would cancel now: its dry run.',
+      args: t.arg.connectionArgs(),
+      resolve: listOrphans,
     }),
     events: t.field({
       type: JobEventBatch,

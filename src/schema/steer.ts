@@ -1,6 +1,15 @@
 import type { Assignee as EngineAssignee } from '../engine/assignee.ts'
-import { InvalidStateError, NotFoundError, ParentGoneError, ValidationError } from '../engine/errors.ts'
+import {
+  AlreadyDeliveredError,
+  AssigneeNotActiveError,
+  ChildrenOpenError,
+  InvalidStateError,
+  NotFoundError,
+  ParentGoneError,
+  ValidationError,
+} from '../engine/errors.ts'
 import type { Job as EngineJob } from '../engine/job.ts'
+import type { WakeReceipt as EngineReceipt } from '../engine/reads/receipts.ts'
 import {
   archiveJob,
   cancelJob,
@@ -8,13 +17,15 @@ import {
   pauseJob,
   resumeJob,
   retryJob,
+  rewakeParent,
   setAssignee,
   unarchiveJob,
 } from '../resolvers/steer.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
-import { AssigneeStatus } from './enums.ts'
+import { AssigneeStatus, RetryChildren } from './enums.ts'
 import './errors.ts'
+import { WakeReceipt } from './job-parts.ts'
 import { Job } from './refs.ts'
 
 /** The input of a verb on one job. */
@@ -66,6 +77,12 @@ const RetryJobInput = builder.inputType('RetryJobInput', {
         'Reopen descendants that failed or were cancelled with a parent; it waits for them, then a new wave aggregates.',
     }),
     rerun: t.boolean({ required: true, defaultValue: false, description: 'Run it again although it completed.' }),
+    children: t.field({
+      type: RetryChildren,
+      required: true,
+      defaultValue: 'reopen',
+      description: 'Its children that were cancelled with it.',
+    }),
     reason: t.string({ description: 'Why, for the audit trail.' }),
   }),
 })
@@ -77,6 +94,29 @@ const RetryJobSuccess = builder
     fields: (t) => ({
       job: t.expose('job', { type: Job, description: 'The job.' }),
       reopenedDescendants: t.exposeInt('reopenedDescendants', { description: 'Descendants opened with it.' }),
+    }),
+  })
+
+const RewakeParentInput = builder.inputType('RewakeParentInput', {
+  description: 'Input of rewakeParent.',
+  fields: (t) => ({
+    id: t.id({ required: true, description: 'The parent.' }),
+    force: t.boolean({
+      required: true,
+      defaultValue: false,
+      description: 'With children open, or again although it FAILED. Needs ADMIN.',
+    }),
+    reason: t.string({ description: 'Why, for the audit trail.' }),
+  }),
+})
+
+const RewakeParentSuccess = builder
+  .objectRef<{ job: EngineJob; receipt: EngineReceipt }>('RewakeParentSuccess')
+  .implement({
+    description: 'The parent is woken.',
+    fields: (t) => ({
+      job: t.expose('job', { type: Job, description: 'The parent.' }),
+      receipt: t.expose('receipt', { type: WakeReceipt, description: 'The proof.' }),
     }),
   })
 
@@ -162,9 +202,19 @@ builder.mutationFields((t) => ({
   retryJob: t.field({
     type: RetryJobSuccess,
     description: 'Run a failed or cancelled job again, in the phase it failed in.',
-    errors: { types: [...REFUSALS, ParentGoneError], union: { description: 'Answer of retryJob.' } },
+    errors: { types: [...REFUSALS, ParentGoneError, ValidationError], union: { description: 'Answer of retryJob.' } },
     args: { input: t.arg({ type: RetryJobInput, required: true, description: 'Which.' }) },
     resolve: retryJob,
+  }),
+  rewakeParent: t.field({
+    type: RewakeParentSuccess,
+    description: 'Wake a parent now. Refused while children are open, unless forced.',
+    errors: {
+      types: [...REFUSALS, ChildrenOpenError, AlreadyDeliveredError, AssigneeNotActiveError],
+      union: { description: 'Answer of rewakeParent.' },
+    },
+    args: { input: t.arg({ type: RewakeParentInput, required: true, description: 'Which.' }) },
+    resolve: rewakeParent,
   }),
   archiveJob: t.field({
     type: ArchiveJobSuccess,

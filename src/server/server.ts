@@ -12,6 +12,7 @@ import type { ApiEngine } from '../resolvers/api-engine.ts'
 import { createErrorMask } from './error-mask.ts'
 import { readiness } from './health.ts'
 import { InsecureHostError, isLoopback, isSameOrigin, namesLoopback } from './loopback.ts'
+import { answerMetrics } from './metrics.ts'
 import { answer, answerError, refuseUpgrade } from './plain-answer.ts'
 import { followUnusedConnections } from './unused-connections.ts'
 import { GraphQLWebSockets } from './websocket.ts'
@@ -41,7 +42,7 @@ export interface ApiServer {
 const STRAGGLER_MS = 5000
 const IDLE_SWEEP_MS = 20
 
-/** The API on one port: GraphQL over HTTP, SSE and WebSocket, GraphiQL, health and readiness. */
+/** The API on one port: GraphQL over HTTP, SSE and WebSocket, GraphiQL, health, readiness and figures. */
 class Server implements ApiServer {
   readonly #options: ServerOptions
   readonly #closing = new AbortController()
@@ -113,6 +114,7 @@ class Server implements ApiServer {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value)
     if (path === '/healthz') answer(response, 200, { status: 'ok' })
     else if (path === '/readyz') void this.#ready(response)
+    else if (path === '/metrics') this.#figures(request, response)
     else if (path === '/') answer(response, 302, { graphql: GRAPHQL_PATH }, { location: GRAPHQL_PATH })
     else if (path !== GRAPHQL_PATH) answerError(response, 404, 'BAD_REQUEST', `There is nothing at ${path}.`)
     else if (!namesLoopback(request.headers.host)) answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
@@ -134,6 +136,12 @@ class Server implements ApiServer {
   async #ready(response: ServerResponse): Promise<void> {
     const found = await readiness(this.#options.engine, this.#closing.signal.aborted)
     answer(response, found.ready ? 200 : 503, found)
+  }
+
+  /** For a scraper of Prometheus. As little for strangers as the API itself. */
+  #figures(request: IncomingMessage, response: ServerResponse): void {
+    if (!namesLoopback(request.headers.host)) answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
+    else void answerMetrics(this.#options.engine.metrics, response)
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {

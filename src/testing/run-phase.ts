@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
-import type { ClaimedJob } from '../engine/claim/claim.ts'
+import type { ClaimedJob } from '../engine/claim/claimed-job.ts'
 import type { AbortCode } from '../engine/context/context.ts'
 import type { AnyDefinition, JobDefinition } from '../engine/definition/define-job.ts'
 import { createJobRegistry } from '../engine/definition/job-registry.ts'
@@ -143,57 +143,30 @@ function jobOf(definition: AnyDefinition, phase: Phase, given: PhaseInput): Clai
     return JSON.parse(stored.text) as Json
   }
   const id = newJobId()
-  const now = new Date()
   const { wave = phase === 'aggregate' ? 1 : 0, retryCount = 0, children = [] } = given
   const parentId = given.parentId === undefined ? null : parseJobId(given.parentId)
   return {
     id,
     treeId: parentId ?? id,
     parentId,
-    parentWave: parentId === null ? null : 1,
     depth: parentId === null ? 0 : 1,
     type: definition.type,
     queue: 'default',
-    priority: 0,
-    runAt: now,
     key: given.key ?? null,
     payload: json('payload', given.payload ?? {}),
     result: null,
     metadata: json('metadata', given.metadata ?? {}),
-    state: 'running',
     phase,
     wave,
     spawnWave: wave,
-    version: 2,
     checkpoint: given.saved === undefined ? null : json('saved', given.saved),
     attempt: given.attempt ?? retryCount + 1,
     claimToken: randomUUID(),
-    workerId: randomUUID(),
-    claimedAt: now,
     retryCount,
     maxRetries: given.maxRetries ?? definition.settings.maxRetries ?? 2,
-    completionEpoch: 0,
     childCount: children.length,
-    openChildren: 0,
-    progress: null,
-    assigneeId: null,
-    ephemeral: false,
-    archivedAt: null,
-    onChildFailure: 'continue',
-    failureTolerance: null,
-    orphanPolicy: 'cancel',
     timeouts: {},
-    error: null,
-    errorCode: null,
-    errorStack: null,
-    cancelReason: null,
-    cancelCode: null,
     // So that `run` runs in AGGREGATE, as it does for a job that was enqueued with its children.
     skippedIngest: phase === 'aggregate' && run !== undefined,
-    pausedFrom: null,
-    createdAt: now,
-    updatedAt: now,
-    startedAt: now,
-    finishedAt: null,
   }
 }

@@ -32,8 +32,14 @@ export interface Api {
   stop(): Promise<void>
 }
 
-/** Starts the API on a fresh database; the engine runs no jobs unless it is given some. */
-export async function startApi(options: Partial<EngineOptions> = {}): Promise<Api> {
+/**
+ * Starts the API on a fresh database; the engine runs no jobs unless it is given some. Without `start` it does no
+ * maintenance either.
+ */
+export async function startApi({
+  start = true,
+  ...options
+}: Partial<EngineOptions> & { start?: boolean } = {}): Promise<Api> {
   const test = await createTestDatabase()
   const log: Record<string, unknown>[] = []
   const logger = pino({ level: 'warn' }, { write: (line: string) => log.push(JSON.parse(line)) })
@@ -43,7 +49,7 @@ export async function startApi(options: Partial<EngineOptions> = {}): Promise<Ap
     logger,
     ...options,
   })
-  await engine.start()
+  if (start) await engine.start()
   const server = await createServer({ engine, config: { host: '127.0.0.1', port: 0 }, logger })
   const url = `${server.url}/graphql`
   const open: { close(): void }[] = []

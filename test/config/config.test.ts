@@ -24,6 +24,10 @@ test('with nothing given there is a default for everything', () => {
     pollOnly: false,
     heartbeatMs: 5_000,
     graceMs: 30_000,
+    keepCompletedMs: undefined,
+    keepFailedMs: undefined,
+    keepCancelledMs: undefined,
+    keepEventsMs: undefined,
     logLevel: 'info',
   })
 })
@@ -41,6 +45,10 @@ test('every variable is read', () => {
     COPPICE_POLL_ONLY: 'yes',
     COPPICE_HEARTBEAT: '500ms',
     COPPICE_GRACE: '2m',
+    COPPICE_KEEP_COMPLETED: '7d',
+    COPPICE_KEEP_FAILED: '30d',
+    COPPICE_KEEP_CANCELLED: '12h',
+    COPPICE_KEEP_EVENTS: '1m',
     COPPICE_LOG_LEVEL: 'debug',
   }
   expect(Object.keys(env).sort()).toEqual(settings.map((setting) => setting.env).sort())
@@ -56,6 +64,10 @@ test('every variable is read', () => {
     pollOnly: true,
     heartbeatMs: 500,
     graceMs: 120_000,
+    keepCompletedMs: 604_800_000,
+    keepFailedMs: 2_592_000_000,
+    keepCancelledMs: 43_200_000,
+    keepEventsMs: 60_000,
     logLevel: 'debug',
   })
 })

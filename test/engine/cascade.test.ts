@@ -172,7 +172,7 @@ describe('fail-fast', () => {
     })
     const held = (await v.claim()).filter((job) => job.treeId === id)
     const [bad, good] = held.filter((job) => job.depth === 1) as [(typeof held)[0], (typeof held)[0]]
-    const culprit = bad.onChildFailure === 'fail_parent' ? bad : good
+    const culprit = (await v.row(bad.id)).on_child_failure === 'fail_parent' ? bad : good
     const sibling = culprit === bad ? good : bad
     await v.end(culprit, { kind: 'failed', error: { message: 'no', code: 'UNKNOWN' } })
     expect(await v.row(id!)).toMatchObject({ state: 'failed', error_code: 'CHILD_FAILED', open_children: 0 })

@@ -80,6 +80,13 @@ describe('enqueue', () => {
     }
   })
 
+  it('takes more jobs in one call than a function has room for arguments', async () => {
+    const many = await prepareJobs(Array.from({ length: 130_000 }, () => ({ type: 'large' })))
+    expect(await enqueueJobs(v.db, many, { actor: 'test' })).toHaveLength(130_000)
+    const { rows } = await v.test.pool.query(`delete from coppice.job where type = 'large' returning id`)
+    expect(rows).toHaveLength(130_000)
+  })
+
   it('is all or none', async () => {
     const before = (await v.test.pool.query('select count(*) from coppice.job')).rows
     await expect(enqueue({ type: 'a' }, { type: '' })).rejects.toThrow(ValidationError)

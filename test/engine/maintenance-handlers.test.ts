@@ -39,6 +39,8 @@ async function run(handler: MaintenanceHandler, signal = new AbortController().s
   await handler.run(maintenanceContext(v.db, { logger: log.logger, signal, changed }))
 }
 
+const DAY = 86_400_000
+
 const sql = (text: string, parameters: unknown[] = []) => v.test.pool.query(text, parameters)
 const ago = (column: string, ms: number) =>
   sql(`update coppice.job set ${column} = now() - $1 * interval '1 millisecond' where ${column} is not null`, [ms])
@@ -266,19 +268,29 @@ describe('dead workers', () => {
 it('all of them run in one loop', async () => {
   const loop = createMaintenanceLoop({
     db: v.db,
-    handlers: maintenanceHandlers({ heartbeatMs: 100 }),
+    handlers: maintenanceHandlers({
+      heartbeatMs: 100,
+      retention: { completed: DAY, failed: null, cancelled: null, events: DAY },
+    }),
     logger: log.logger,
     metrics: createMetrics(),
   })
   loop.start()
-  await until(() => loop.handlers.every((handler) => handler.runs > 1))
+  await until(() => {
+    for (const { name } of loop.handlers) loop.nudge(name)
+    return loop.handlers.every((handler) => handler.runs > 1)
+  })
   await loop.stop()
   expect(loop.handlers.map(({ name, failures }) => [name, failures])).toEqual([
     ['lease-recovery', 0],
     ['attempt-timeouts', 0],
     ['wait-timeouts', 0],
+    ['parent-wakes', 0],
     ['failing-parents', 0],
     ['dead-workers', 0],
+    ['orphan-sweep', 0],
+    ['job-retention', 0],
+    ['event-retention', 0],
   ])
   expect(log.messages()).toEqual([])
 })

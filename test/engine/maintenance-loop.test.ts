@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Database, openDatabase } from '../../src/db/database.ts'
+import { statement } from '../../src/db/statement.ts'
 import type { MaintenanceContext, MaintenanceHandler } from '../../src/engine/maintenance/handler.ts'
 import { createMaintenanceLoop, type MaintenanceLoop } from '../../src/engine/maintenance/loop.ts'
 import { createMetrics } from '../../src/engine/metrics.ts'
@@ -266,7 +267,7 @@ describe('maintenance loop', () => {
 
   it('survives its database connections being cut', async () => {
     const steady = noted('steady', 50, async ({ db }) => {
-      await db.query({ name: 'test.sleep', text: () => 'select pg_sleep(0.05)' })
+      await db.query(statement('test.sleep', () => 'select pg_sleep(0.05)'))
     })
     startLoop([steady])
     for (let cut = 0; cut < 5; cut++) {

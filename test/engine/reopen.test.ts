@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
-import type { ClaimedJob } from '../../src/engine/claim/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { findViolations } from '../support/invariants.ts'
@@ -182,6 +182,20 @@ describe('retry', () => {
     expect((await v.complete(...again)).woken).toEqual([id])
     const parent = (await v.claim())[0]!
     expect(parent).toMatchObject({ id, phase: 'aggregate', wave: 1 })
+  })
+
+  it('leaves its children as they are where it is told to, and is woken at once', async () => {
+    const { id, held } = await family(2)
+    await v.complete(held[0]!)
+    await cancelJob(v.db, id, by)
+    const { reopenedDescendants, woken } = await retryJob(v.db, id, { ...by, children: 'none' })
+    expect({ reopenedDescendants, woken }).toEqual({ reopenedDescendants: 0, woken: [id] })
+    expect(await v.row(held[1]!.id)).toMatchObject({ state: 'cancelled', cancel_code: 'parent_cancelled' })
+    expect(await v.row(id)).toMatchObject({ state: 'queued', phase: 'aggregate', wave: 1 })
+    await cancelJob(v.db, id, by)
+    await expect(retryJob(v.db, id, { ...by, children: 'none', descendants: true })).rejects.toMatchObject({
+      code: 'VALIDATION',
+    })
   })
 
   it('wakes at once a parent that waits again for nothing', async () => {

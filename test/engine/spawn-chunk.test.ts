@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
-import type { ClaimedJob } from '../../src/engine/claim/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { spawnChunk } from '../../src/engine/spawn-chunk.ts'
 import { findViolations } from '../support/invariants.ts'

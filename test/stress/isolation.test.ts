@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import { statement } from '../../src/db/statement.ts'
 import { type Tx, transaction } from '../../src/db/transaction.ts'
 import { InvalidStateError } from '../../src/engine/errors.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -18,7 +19,10 @@ beforeAll(async () => {
 afterAll(() => test.drop())
 
 const run = (tx: Tx, name: string, sql: string, parameters: unknown[] = []) =>
-  tx.query<{ id: number; state: string }>({ name, text: () => sql }, parameters)
+  tx.query<{ id: number; state: string }>(
+    statement(name, () => sql),
+    parameters,
+  )
 
 async function setup(): Promise<void> {
   await test.pool.query(`

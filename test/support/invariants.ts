@@ -54,7 +54,7 @@ const ALWAYS: Record<string, (schema: string) => string> = {
     where j.state <> e."to"`,
   'only legal moves': (s) => `
     select job_id, "from", "to", reason from ${s}.job_event
-    where kind = 'moved' and ("from", "to") not in (${LEGAL})`,
+    where kind = 'moved' and actor <> 'sql' and ("from", "to") not in (${LEGAL})`,
   'as many wakes in the log as waves': (s) => `
     select p.id, p.wave, count(e.id)::int as wakes from ${s}.job p
     left join ${s}.job_event e on e.job_id = p.id and e.kind = 'moved' and e.detail ? 'operationId'

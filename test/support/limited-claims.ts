@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest'
-import { type ClaimedJob, claimJobs } from '../../src/engine/claim/claim.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
 import { ClaimLimits } from '../../src/engine/claim/claim-limits.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { findViolations } from './invariants.ts'
 import { createVerbs, type Verbs } from './verbs.ts'
 

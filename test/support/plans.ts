@@ -1,5 +1,7 @@
 import pg from 'pg'
+import { prepareValue } from 'pg/lib/utils.js'
 import { type Database, databaseOf } from '../../src/db/database.ts'
+import { lookWhetherDirect } from '../../src/db/direct.ts'
 
 /** How one statement was executed. */
 export interface ExecutedPlan {
@@ -31,30 +33,36 @@ export async function plansOf(
   verb: (db: Database) => Promise<unknown>,
   restore: () => Promise<unknown>,
 ): Promise<ExecutedPlan[]> {
-  const calls: { text: string; parameters: unknown[] }[] = []
+  const calls: Call[] = []
   const { connectionString } = db.pool.options
-  const pool = new pg.Pool({ ...(connectionString !== undefined && { connectionString }), max: 1 })
+  const pool = new pg.Pool({
+    ...(connectionString !== undefined && { connectionString }),
+    max: 1,
+    verify: (client, done) => {
+      lookWhetherDirect(client).then(() => done(), done)
+    },
+  })
   try {
     pool.on('connect', (client) => {
       const query = client.query.bind(client) as (...given: unknown[]) => unknown
-      client.query = ((text: unknown, parameters: unknown, ...rest: unknown[]) => {
-        if (typeof text === 'string' && Array.isArray(parameters)) calls.push({ text, parameters })
-        return query(text, parameters, ...rest)
+      client.query = ((given: unknown, ...rest: unknown[]) => {
+        if (typeof given === 'string' && Array.isArray(rest[0])) calls.push({ text: given, values: rest[0] })
+        else if (typeof given === 'object' && given !== null) calls.push(given as Call)
+        return query(given, ...rest)
       }) as typeof client.query
     })
     await verb(databaseOf(pool, db.schema))
     await restore()
     const client = await db.pool.connect()
     try {
-      await client.query('begin')
+      await client.query('begin; set local enable_seqscan = off; set local jit = off')
       const plans: ExecutedPlan[] = []
-      for (const { text, parameters } of calls) {
-        const { rows } = await client.query(`explain (analyze, format json) ${text}`, parameters)
-        const root = rows[0]['QUERY PLAN'][0].Plan as PlanNode
+      for (const [index, call] of calls.entries()) {
+        const plan = await explain(client, call, `call_${index}`)
         plans.push({
-          name: /coppice:(\S+)/.exec(text)?.[1] ?? text,
-          read: rowsRead(root),
-          text: outline(root),
+          name: /coppice:(\S+)/.exec(call.text)?.[1] ?? call.text,
+          read: rowsRead(plan),
+          text: outline(plan),
         })
       }
       return plans
@@ -65,6 +73,29 @@ export async function plansOf(
   } finally {
     await pool.end()
   }
+}
+
+interface Call {
+  text: string
+  values: unknown[]
+  /** Of one that is kept prepared. */
+  name?: string
+}
+
+/** Executes a statement; one that is kept prepared with the plan for parameters of any size. */
+async function explain(client: pg.ClientBase, { text, values, name }: Call, as: string): Promise<PlanNode> {
+  if (name === undefined) {
+    const { rows } = await client.query(`explain (analyze, format json) ${text}`, values)
+    return rows[0]['QUERY PLAN'][0].Plan
+  }
+  await client.query(`set local plan_cache_mode = force_generic_plan; prepare ${as} as ${text}`)
+  const literals = values.map((value) => {
+    const given = prepareValue(value)
+    return given === null ? 'null' : pg.escapeLiteral(String(given))
+  })
+  const { rows } = await client.query(`explain (analyze, format json) execute ${as}(${literals.join(', ')})`)
+  await client.query(`set local plan_cache_mode = auto; deallocate ${as}`)
+  return rows[0]['QUERY PLAN'][0].Plan
 }
 
 function readBy(node: PlanNode): number {

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Database, openDatabase } from '../../src/db/database.ts'
-import { type ClaimedJob, claimJobs } from '../../src/engine/claim/claim.ts'
+import { claimJobs } from '../../src/engine/claim/claim.ts'
+import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { enqueueJobs } from '../../src/engine/enqueue.ts'
 import type { NewJob, Outcome } from '../../src/engine/job.ts'
 import { type PreparedJob, prepareJobs } from '../../src/engine/prepare.ts'

@@ -1,7 +1,7 @@
 import { statement, type TableNames } from '../../db/statement.ts'
-import type { JobTable } from '../../db/tables.ts'
 import type { Tx } from '../../db/transaction.ts'
 import { candidatesOfTypes, claimLocked, lockCandidate, mayRun, READY } from './claim-sql.ts'
+import type { ClaimedJob } from './claimed-job.ts'
 import type { HeldKey } from './limited-keys.ts'
 
 /** Jobs of a key that are looked at beyond those wanted, where the first ones are in others' hands at this moment. */
@@ -23,7 +23,7 @@ export interface MixedClaim {
  * runAt, id. The locks of `keys` must be held, and taken in an earlier statement: only then does this one's snapshot see
  * every claim that was made under them before.
  */
-export function claimMixed(tx: Tx, claim: MixedClaim): Promise<JobTable[]> {
+export function claimMixed(tx: Tx, claim: MixedClaim): Promise<ClaimedJob[]> {
   const { workerId, actor, types, keys, queues, limit } = claim
   const parameters = [
     workerId,
@@ -115,21 +115,23 @@ function mixedText(t: TableNames, queues: string | null): string {
     select type, key, count(*)::int as n from best where key is not null group by type, key
   ),
   locked_limited as materialized (
-    select of_key.id from share
+    select of_key.place from share
     cross join lateral (
-      select l.id from (${bestOfKey(t, queues, 'share', `(share.n + ${SPARE})`)}) c
+      select l.place from (${bestOfKey(t, queues, 'share', `(share.n + ${SPARE})`)}) c
       cross join lateral (${lockCandidate(t)}) l
       limit share.n) of_key
   ),
   locked_others as materialized (
-    select l.id from candidate c cross join lateral (${lockCandidate(t)}) l
+    select l.place from candidate c cross join lateral (${lockCandidate(t)}) l
     limit $4 - (select count(*) from locked_limited)
   ),
   locked as (
-    select id from locked_limited union all select id from locked_others
+    select place from locked_limited union all select place from locked_others
   ),
   ${claimLocked(t)}`
 }
 
-const mixedFromAnyQueue = statement<JobTable>('claim.limited-any-queue', (t) => mixedText(t, null))
-const mixedFromQueues = statement<JobTable>('claim.limited-queues', (t) => mixedText(t, '$8'))
+const mixedFromAnyQueue = statement<ClaimedJob>('claim.limited-any-queue', (t) => mixedText(t, null), {
+  prepared: true,
+})
+const mixedFromQueues = statement<ClaimedJob>('claim.limited-queues', (t) => mixedText(t, '$8'), { prepared: true })

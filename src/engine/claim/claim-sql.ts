@@ -1,9 +1,10 @@
-import type { TableNames } from '../../db/statement.ts'
+import { type TableNames, unindexed } from '../../db/statement.ts'
 import { insertEvents } from '../event-sql.ts'
+import { CLAIMED_COLUMNS } from './claimed-job.ts'
 
 /*
  * What the statements that claim have in common. Each begins with common table expressions of its own, down to
- * `locked(id)`, and ends with `claimLocked`. $1 is the worker, $2 its name, $3 the types without a limit, $4 the most
+ * `locked(place)`, and ends with `claimLocked`. $1 is the worker, $2 its name, $3 the types without a limit, $4 the most
  * jobs to claim.
  */
 
@@ -17,10 +18,13 @@ export function mayRun(t: TableNames): string {
           or exists (select from ${t.assignee} a where a.id = j.assignee_id and a.status = 'active'))`
 }
 
-/** Locks the one candidate of a row `c`, through the primary key; nothing if somebody holds it or it has gone on. */
+/**
+ * Locks the one candidate of a row `c`, through the primary key, and says where its row is; nothing if somebody holds it
+ * or it has gone on.
+ */
 export function lockCandidate(t: TableNames): string {
   return `
-      select j.id from ${t.job} j where j.id = c.id and ${READY} and j.run_at <= now()
+      select j.ctid as place from ${t.job} j where j.id = c.id and ${unindexed(READY)} and j.run_at <= now()
       for no key update skip locked`
 }
 
@@ -73,7 +77,7 @@ export function candidatesOfTypes(t: TableNames, queues: string | null): string 
   )`
 }
 
-/** The end: what `locked(id)` holds is claimed, receipts say so, and events are written. */
+/** The end: what `locked(place)` holds is claimed, in that order; receipts say so, and events are written. */
 export function claimLocked(t: TableNames): string {
   return `
   claimed as (
@@ -83,7 +87,7 @@ export function claimLocked(t: TableNames): string {
       -- What was added to a parent that ingests is still there when it ingests again.
       children_reopened = j.children_reopened and j.phase = 'ingest',
       version = j.version + 1, updated_at = now()
-    where j.id = any(array(select id from locked)) and j.state = 'queued'
+    where j.ctid = any(array(select place from locked)) and ${unindexed(`j.state = 'queued'`)}
       and exists (select from ${t.worker} w where w.id = $1 and w.dead_at is null)
     returning j.*
   ),
@@ -96,5 +100,5 @@ export function claimLocked(t: TableNames): string {
     select 'moved', id, tree_id, parent_id, type, 'queued', 'running', phase, wave, attempt, version, $2, null, null
     from claimed
   )
-  select * from claimed`
+  select ${CLAIMED_COLUMNS} from claimed order by queue, priority, run_at, id`
 }

@@ -1,18 +1,12 @@
 import type { Database } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
-import type { JobTable } from '../../db/tables.ts'
 import { transaction } from '../../db/transaction.ts'
 import { EngineError } from '../errors.ts'
 import { formatId } from '../ids.ts'
-import { type Job, jobFromRow } from '../job.ts'
 import { claimMixed } from './claim-limited.ts'
 import type { ClaimLimits } from './claim-limits.ts'
 import { candidatesOfTypes, claimLocked, lockCandidate } from './claim-sql.ts'
-
-/** A job held by one attempt. */
-export interface ClaimedJob extends Job {
-  claimToken: string
-}
+import type { ClaimedJob } from './claimed-job.ts'
 
 /** What a worker asks for. */
 export interface ClaimRequest {
@@ -49,24 +43,23 @@ export async function claimJobs(db: Database, request: ClaimRequest): Promise<Cl
   const { workerId, queues, limit, limits } = request
   const actor = formatId('WK', workerId)
   const types = limits ? request.types.filter((type) => !limits.has(type)) : request.types
-  const { rows, page } = await transaction(db, async (tx) => {
-    const page = await limits?.lockKeys(tx)
-    const rows =
-      page && page.held.length > 0
-        ? await claimMixed(tx, { workerId, actor, types, keys: page.held, queues, limit })
-        : queues
-          ? await tx.query(claimFromQueues, [workerId, actor, types, limit, queues])
-          : await tx.query(claimFromAnyQueue, [workerId, actor, types, limit])
-    if (rows.length === 0 && (await tx.query(isAlive, [workerId])).length === 0) throw new WorkerDeadError(workerId)
-    return { rows, page }
-  })
+  const { rows, page } = await transaction(
+    db,
+    async (tx) => {
+      const page = await limits?.lockKeys(tx)
+      const rows =
+        page && page.held.length > 0
+          ? await claimMixed(tx, { workerId, actor, types, keys: page.held, queues, limit })
+          : queues
+            ? await tx.query(claimFromQueues, [workerId, actor, types, limit, queues])
+            : await tx.query(claimFromAnyQueue, [workerId, actor, types, limit])
+      if (rows.length === 0 && (await tx.query(isAlive, [workerId])).length === 0) throw new WorkerDeadError(workerId)
+      return { rows, page }
+    },
+    { planOnce: true },
+  )
   if (page) limits?.advance(page, rows.length === limit)
-  return rows.map((row) => jobFromRow(row) as ClaimedJob).sort(inOrderOfClaiming)
-}
-
-function inOrderOfClaiming(a: ClaimedJob, b: ClaimedJob): number {
-  if (a.queue !== b.queue) return a.queue < b.queue ? -1 : 1
-  return a.priority - b.priority || a.runAt.getTime() - b.runAt.getTime() || (a.id < b.id ? -1 : 1)
+  return rows
 }
 
 const isAlive = statement('claim.worker-alive', (t) => `select id from ${t.worker} where id = $1 and dead_at is null`)
@@ -77,11 +70,11 @@ function claimText(t: TableNames, queues: string | null): string {
   return `
   with recursive ${candidatesOfTypes(t, queues)},
   locked as materialized (
-    select l.id from candidate c cross join lateral (${lockCandidate(t)}) l
+    select l.place from candidate c cross join lateral (${lockCandidate(t)}) l
     limit $4
   ),
   ${claimLocked(t)}`
 }
 
-const claimFromAnyQueue = statement<JobTable>('claim.any-queue', (t) => claimText(t, null))
-const claimFromQueues = statement<JobTable>('claim.queues', (t) => claimText(t, '$5'))
+const claimFromAnyQueue = statement<ClaimedJob>('claim.any-queue', (t) => claimText(t, null), { prepared: true })
+const claimFromQueues = statement<ClaimedJob>('claim.queues', (t) => claimText(t, '$5'), { prepared: true })

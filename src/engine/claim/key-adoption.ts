@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
 import type { JobRegistry } from '../definition/job-registry.ts'
 import { formatJobId } from '../ids.ts'
@@ -158,10 +158,10 @@ const giveKeys = statement(
   with locked as materialized (
     select l.id, given.key from unnest($1::uuid[], $2::text[]) given(id, key)
     cross join lateral (
-      select j.id from ${t.job} j where j.id = given.id and ${READY} and j.concurrency_key is null
+      select j.id from ${t.job} j where j.id = given.id and ${unindexed(READY)} and j.concurrency_key is null
       for no key update skip locked) l
   )
   update ${t.job} j set concurrency_key = locked.key from locked
   where j.id = any(array(select id from locked)) and j.id = locked.id
-    and j.state = 'queued' and j.concurrency_key is null`,
+    and ${unindexed(`j.state = 'queued'`)} and j.concurrency_key is null`,
 )

@@ -114,4 +114,5 @@ const openKeys = statement<KeyRow>(
     case when s.is_open then pg_try_advisory_xact_lock($5::int, hashtext(l.type || chr(1) || s.key)) end as locked
   from step s cross join last join limited l on l.ordinal = s.ordinal
   where s.is_open or s.looked = last.looked`,
+  { prepared: true },
 )

@@ -1,9 +1,9 @@
 import type { Database } from '../../db/database.ts'
-import type { ClaimedJob } from '../claim/claim.ts'
+import type { ClaimedJob } from '../claim/claimed-job.ts'
 import type { PreparedJob } from '../prepare.ts'
 import { type SpawnedChunk, spawnChunk } from '../spawn-chunk.ts'
 import { saveCheckpoint } from './checkpoint.ts'
-import { type ChildrenStore, databaseChildren } from './children.ts'
+import { type ChildrenStore, DatabaseChildren } from './children.ts'
 import { existingChildren } from './existing-children.ts'
 import { type ProgressHooks, ProgressReporter, type ProgressSink } from './progress.ts'
 
@@ -27,12 +27,32 @@ export interface AttemptStore extends ChildrenStore {
 }
 
 /** The store of an attempt in the database; every write is fenced by its claim token. */
-export function databaseStore(db: Database, job: ClaimedJob, actor: string): AttemptStore {
-  return {
-    ...databaseChildren(db, job.id),
-    saveCheckpoint: (checkpoint) => saveCheckpoint(db, job, checkpoint),
-    existingChildren: (children) => existingChildren(db, job.id, children),
-    spawnChunk: (children) => spawnChunk(db, job, children, actor),
-    progress: (hooks) => new ProgressReporter({ db, jobId: job.id, claimToken: job.claimToken, actor, ...hooks }),
+export class DatabaseStore extends DatabaseChildren implements AttemptStore {
+  readonly #db: Database
+  readonly #job: ClaimedJob
+  readonly #actor: string
+
+  constructor(db: Database, job: ClaimedJob, actor: string) {
+    super(db, job.id)
+    this.#db = db
+    this.#job = job
+    this.#actor = actor
+  }
+
+  saveCheckpoint(checkpoint: string): Promise<void> {
+    return saveCheckpoint(this.#db, this.#job, checkpoint)
+  }
+
+  existingChildren(children: readonly PreparedJob[]): Promise<Map<PreparedJob, string>> {
+    return existingChildren(this.#db, this.#job.id, children)
+  }
+
+  spawnChunk(children: readonly PreparedJob[]): Promise<SpawnedChunk> {
+    return spawnChunk(this.#db, this.#job, children, this.#actor)
+  }
+
+  progress(hooks: ProgressHooks): ProgressSink {
+    const { id: jobId, claimToken } = this.#job
+    return new ProgressReporter({ db: this.#db, jobId, claimToken, actor: this.#actor, ...hooks })
   }
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { LeaseLostError } from '../errors.ts'
 
 /**
@@ -21,6 +21,6 @@ const save = statement<{ id: string }>(
   'checkpoint.save',
   (t) => `
   update ${t.job} set checkpoint = $3::jsonb, updated_at = now()
-  where id = $1 and claim_token = $2 and state = 'running'
+  where id = $1 and claim_token = $2 and ${unindexed(`state = 'running'`)}
   returning id`,
 )

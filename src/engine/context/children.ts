@@ -83,11 +83,21 @@ export interface ChildrenStore {
 }
 
 /** The children of a job in the database. */
-export function databaseChildren(db: Database, parentId: string): ChildrenStore {
-  return {
-    childrenPage: ({ after, wave, type, states, limit }) =>
-      db.query(childrenPage, [parentId, after, wave, type, states, limit]),
-    childCounts: (wave) => db.query(childCounts, [parentId, wave]),
+export class DatabaseChildren implements ChildrenStore {
+  readonly #db: Database
+  readonly #parentId: string
+
+  constructor(db: Database, parentId: string) {
+    this.#db = db
+    this.#parentId = parentId
+  }
+
+  childrenPage({ after, wave, type, states, limit }: ChildrenPage): Promise<ChildRow[]> {
+    return this.#db.query(childrenPage, [this.#parentId, after, wave, type, states, limit])
+  }
+
+  childCounts(wave: number | null): Promise<{ state: JobState; count: number }[]> {
+    return this.#db.query(childCounts, [this.#parentId, wave])
   }
 }
 

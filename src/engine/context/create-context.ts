@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { ClaimedJob } from '../claim/claim.ts'
+import type { ClaimedJob } from '../claim/claimed-job.ts'
 import type { AnyContract } from '../definition/contract.ts'
 import type { AnyDefinition } from '../definition/define-job.ts'
 import { parseJsonOrThrow } from '../definition/standard-schema.ts'

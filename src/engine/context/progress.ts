@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { ValidationError } from '../errors.ts'
 import { insertEvents } from '../event-sql.ts'
 import { storable } from '../failure/describe-error.ts'
@@ -126,7 +126,7 @@ const writeProgress = statement<{ job_id: string }>(
   (t) => `
   with reported as (
     update ${t.job} set progress = $3::jsonb, version = version + 1, updated_at = now()
-    where id = $1 and claim_token = $2 and state = 'running'
+    where id = $1 and claim_token = $2 and ${unindexed(`state = 'running'`)}
     returning *
   )
   ${insertEvents(t)}

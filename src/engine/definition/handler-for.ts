@@ -7,7 +7,10 @@ import type { AnyDefinition, Handlers } from './define-job.ts'
  * A job in AGGREGATE whose type has no aggregate either ran its one handler before it waited, so that its result is
  * kept; or it was enqueued together with its children, and runs `run` now.
  */
-export function handlerFor(job: Job, { handlers }: AnyDefinition): NonNullable<Handlers['run']> | null {
+export function handlerFor(
+  job: Pick<Job, 'phase' | 'skippedIngest' | 'spawnWave'>,
+  { handlers }: AnyDefinition,
+): NonNullable<Handlers['run']> | null {
   if (job.phase === 'ingest') return handlers.ingest ?? handlers.run ?? null
   if (handlers.aggregate) return handlers.aggregate
   // The set it was enqueued with has label 1: with a later one, its handler has run, and spawned that.

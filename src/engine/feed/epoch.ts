@@ -41,6 +41,12 @@ const lowerFloor = statement(
   where $1::boolean or floor > pg_snapshot_xmin(pg_current_snapshot())`,
 )
 
+/** Nor is a mark of another database one here: see `retention/prune-events.ts`. */
+const forgetMarks = statement(
+  'feed.forget-marks',
+  (t) => `delete from ${t.feedMark} where $1::boolean or floor > pg_snapshot_xmin(pg_current_snapshot())`,
+)
+
 const removeEpoch = statement('feed.remove-epoch', (t) => `delete from ${t.feedEpoch}`)
 
 const writeEpoch = statement(
@@ -63,6 +69,7 @@ export async function renewEpoch(db: Database): Promise<void> {
       if ((await tx.query(findEpoch)).length > 0) return
       const [{ restored } = { restored: 0 }] = await tx.query(settleRestored)
       await tx.query(lowerFloor, [restored > 0])
+      await tx.query(forgetMarks, [restored > 0])
       await tx.query(removeEpoch)
       await tx.query(writeEpoch)
     },

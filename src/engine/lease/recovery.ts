@@ -14,13 +14,15 @@ interface LostJob extends AbandonedJob {
 
 /**
  * Gives back every RUNNING job whose worker is dead or has no row, whoever declared it dead and whenever: nothing is
- * remembered from one call to the next. Moves nothing by itself: each job is settled.
+ * remembered from one call to the next. Moves nothing by itself: each job is settled. So are those that plain SQL set
+ * running: without a claim token nobody holds them, since no claim leaves one out and nothing can be settled without.
  */
 export async function recoverLostJobs(
   db: Database,
   { actor, logger, signal }: { actor: string; logger: Logger; signal?: AbortSignal },
 ): Promise<GivenBack> {
   const total: GivenBack = { retried: 0, failed: 0 }
+  await db.query(adoptUnheld)
   for (let after: string | null = null; !signal?.aborted; ) {
     const rows: LostJob[] = await db.query(lostJobs, [after, PAGE])
     if (rows.length === 0) break
@@ -33,9 +35,21 @@ export async function recoverLostJobs(
 }
 
 function leaseLost(row: LostJob): AttemptError {
-  const worker = row.worker_id === null ? 'Its worker' : `Worker ${formatId('WK', row.worker_id)}`
-  return { message: `${worker} is gone: the lease on this job was lost.`, code: 'LEASE_LOST' }
+  const worker = row.worker_id === null ? null : `Worker ${formatId('WK', row.worker_id)}`
+  const message = worker === null ? 'No worker holds this job.' : `${worker} is gone: the lease on this job was lost.`
+  return { message, code: 'LEASE_LOST' }
 }
+
+// Under a token of their own, and of no worker, so that they are found as lost, by another process if need be.
+const adoptUnheld = statement(
+  'lease.adopt-unheld',
+  (t) => `
+  with unheld as (
+    select id from ${t.job} where state = 'running' and claim_token is null
+    order by depth desc, id for no key update skip locked
+  )
+  update ${t.job} set claim_token = gen_random_uuid(), worker_id = null where id = any(array(select id from unheld))`,
+)
 
 // Reads the running jobs only, of which there are as many as slots in the cluster.
 const lostJobs = statement<LostJob>(

@@ -120,4 +120,5 @@ const applyChanges = statement<ChangedRow>(
   select id, state, open_children, failing_child_id, assignee_id,
     failure_tolerance is not null and (any_failed or moved_to = 'waiting') as judge
   from changed`,
+  { prepared: true },
 )

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
 import { insertChildren } from '../enqueue.ts'
 import type { Outcome } from '../job.ts'
@@ -71,6 +71,6 @@ const holdAll = statement<{ id: string }>(
   )
   select w.id from wanted w
   cross join lateral (
-    select from ${t.job} j where j.id = w.id and j.state = 'running' and j.claim_token = w.claim_token
+    select from ${t.job} j where j.id = w.id and ${unindexed(`j.state = 'running'`)} and j.claim_token = w.claim_token
     for no key update) row`,
 )

@@ -1,4 +1,4 @@
-import type { ClaimedJob } from '../claim/claim.ts'
+import type { ClaimedJob } from '../claim/claimed-job.ts'
 import type { AbortCode } from '../context/context.ts'
 import type { AttemptServices } from '../context/create-context.ts'
 import type { AnyDefinition } from '../definition/define-job.ts'

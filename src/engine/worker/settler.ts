@@ -6,7 +6,7 @@ import { isSmallFanOut } from '../settle/settle-fan-outs.ts'
 export type SettleFate = 'settled' | 'stale' | 'refused'
 
 /** Most attempts settled at once. */
-const MAX_BATCH = 500
+const MAX_BATCH = 1000
 
 /** How many batches may be under way; the next ones gather meanwhile. */
 const IN_FLIGHT = { moves: 2, smallFanOuts: 2, fanOuts: 3 }

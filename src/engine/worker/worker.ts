@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
-import { type ClaimedJob, claimJobs, WorkerDeadError } from '../claim/claim.ts'
+import { claimJobs, WorkerDeadError } from '../claim/claim.ts'
 import { ClaimLimits } from '../claim/claim-limits.ts'
+import type { ClaimedJob } from '../claim/claimed-job.ts'
 import { KeyAdoption } from '../claim/key-adoption.ts'
-import { databaseStore } from '../context/attempt-store.ts'
+import { DatabaseStore } from '../context/attempt-store.ts'
 import type { JobRegistry } from '../definition/job-registry.ts'
 import { formatId } from '../ids.ts'
 import type { BeatReport } from '../lease/messages.ts'
@@ -21,7 +22,7 @@ import { Settler } from './settler.ts'
 import { within } from './within.ts'
 
 /** Most jobs of one claim. */
-const MAX_CLAIM = 500
+const MAX_CLAIM = 1000
 /** How long a claim waits for more slots to come free, while less than half are and some are about to. */
 const GATHER_MS = 5
 /** After a claim that brought something, but less than it could: others may have held the rest for a moment. */
@@ -218,7 +219,7 @@ export class Worker {
       known: jobs,
       outages,
       logger,
-      store: databaseStore(db, job, formatId('WK', workerId)),
+      store: new DatabaseStore(db, job, formatId('WK', workerId)),
       onWritten: onCommitted,
       onSpawned: () => {
         onCommitted()

@@ -1,4 +1,5 @@
 import { openDatabase } from '../../../src/db/database.ts'
+import { statement } from '../../../src/db/statement.ts'
 import { transaction } from '../../../src/db/transaction.ts'
 import { lockJobs, lockTreeShared } from '../../../src/engine/locks.ts'
 
@@ -15,7 +16,7 @@ await transaction(db, async (tx) => {
   say('locked')
   await new Promise((resolve) => process.stdin.once('data', resolve))
   await tx.query(
-    { name: 'test.settle', text: (t) => `update ${t.job} set result = '"late"' where id = any($1::uuid[])` },
+    statement('test.settle', (t) => `update ${t.job} set result = '"late"' where id = any($1::uuid[])`),
     [jobIds],
   )
 }).then(
