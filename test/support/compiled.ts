@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFile, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
+import { copyFile, cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -27,7 +27,8 @@ export async function compileProgram(program: string): Promise<CompiledProgram> 
   try {
     await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify(config))
     await copyFile(path.join(ROOT, 'package.json'), path.join(folder, 'package.json'))
-    for (const name of ['node_modules', 'migrations']) await symlink(path.join(ROOT, name), path.join(folder, name))
+    await cp(path.join(ROOT, 'migrations'), path.join(folder, 'migrations'), { recursive: true })
+    await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
     await promisify(execFile)(path.join(ROOT, 'node_modules/.bin/tsc'), ['-p', folder])
     return { file: path.join(folder, path.relative(ROOT, program)).replace(/\.ts$/, '.js'), remove }
   } catch (error) {

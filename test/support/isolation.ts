@@ -25,7 +25,7 @@ export interface Race<World> {
 
 /** How far to go. */
 export interface ExploreOptions {
-  /** About how many schedules to run; default ISOLATION_LIMIT or 30. If there are not more, all are run, else a sample. */
+  /** About how many schedules to run; default ISOLATION_LIMIT or 20. If there are not more, all are run, else a sample. */
   limit?: number
   /** Of the sample. Default ISOLATION_SEED from the environment, else one of its own each time. */
   seed?: number
@@ -59,7 +59,7 @@ export async function explore<World>(
   options: ExploreOptions = {},
 ): Promise<Exploration> {
   const {
-    limit = Number(process.env.ISOLATION_LIMIT ?? 30),
+    limit = Number(process.env.ISOLATION_LIMIT ?? 20),
     seed = Number(process.env.ISOLATION_SEED ?? Math.floor(Math.random() * 2 ** 31)),
   } = options
   const stage = await openStage(server, Object.keys(race.sessions))

@@ -60,11 +60,10 @@ export async function createRaces(): Promise<Races> {
 }
 
 /** The rows of the run before are gone, so that what is found is of this one. */
-async function clear({ test }: Verbs): Promise<void> {
-  // The log after the jobs: deleting them by SQL is logged.
-  for (const table of ['wake_receipt', 'job', 'job_event', 'wake_mark', 'assignee']) {
-    await test.pool.query(`delete from ${test.schema}.${table}`)
-  }
+async function clear({ db, test }: Verbs): Promise<void> {
+  const { job, jobEvent, wakeMark, assignee } = db.tables
+  // Jobs first: the trigger on hand-written SQL writes an event and a mark for each.
+  for (const table of [job, jobEvent, wakeMark, assignee]) await test.pool.query(`delete from ${table}`)
 }
 
 /** Completes what runs and what can be claimed, until nothing is left; nobody looks for parents that sleep. */

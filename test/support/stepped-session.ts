@@ -37,7 +37,8 @@ export async function openSteppedSession(
   let open: () => void = () => {}
   let conflicts: string[] = []
 
-  const query = async (text: string, parameters?: unknown[]) => {
+  const query = async (asked: string | { text: string; values?: unknown[] }, values?: unknown[]) => {
+    const { text, values: parameters } = typeof asked === 'string' ? { text: asked, values } : asked
     if (/^begin\b/.test(text)) return client.query(text)
     session.step = /^\/\* coppice:(\S+) \*\//.exec(text)?.[1] ?? text.trim().split('\n')[0]!.slice(0, 60)
     session.likeness = `${text}${JSON.stringify(parameters ?? null)}`
