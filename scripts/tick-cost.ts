@@ -79,21 +79,24 @@ async function addFinished(count: number, parents: boolean): Promise<void> {
     await sql(`with made as (
       insert into coppice.job (id, tree_id, type, state, phase, wave, finished_at)
       select id, id, 'past', 'completed', ${parents ? `'aggregate', 1` : `'ingest', 0`}, now()
-      from (select gen_random_uuid() as id from generate_series(1, ${Math.min(100_000, count - done)})) ids
+      from (select uuidv7() as id from generate_series(1, ${Math.min(100_000, count - done)})) ids
       returning id)${parents ? receipts : ' select count(*) from made'}`)
   }
 }
 
-/** Parents that wait for `each - 1` children that ended and one that is queued. */
+/**
+ * Parents that wait for `each - 1` children that ended and one that is queued. They began to wait in the order in which
+ * they were enqueued, and their ids are in the order of time, as real ones are.
+ */
 async function addWaiting(count: number, each: number): Promise<void> {
   for (let done = 0; done < count; done += 10_000) {
     await sql(`with parent as (
       insert into coppice.job (id, tree_id, type, state, child_count, open_children, spawn_wave, waiting_since)
-      select id, id, 'parent', 'waiting', ${each}, 1, 1, now() - random() * interval '1 day'
-      from (select gen_random_uuid() as id from generate_series(1, ${Math.min(10_000, count - done)})) ids
+      select id, id, 'parent', 'waiting', ${each}, 1, 1, now() - (${count - done} - n) * interval '1 second'
+      from (select uuidv7() as id, n from generate_series(1, ${Math.min(10_000, count - done)}) n) ids
       returning id)
     insert into coppice.job (id, tree_id, parent_id, parent_wave, depth, type, state, completion_epoch)
-    select gen_random_uuid(), id, id, 1, 1, 'child', case when n = 1 then 'queued' else 'completed' end, (n > 1)::int
+    select uuidv7(), id, id, 1, 1, 'child', case when n = 1 then 'queued' else 'completed' end, (n > 1)::int
     from parent, generate_series(1, ${each}) n`)
   }
 }

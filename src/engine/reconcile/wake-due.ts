@@ -94,6 +94,7 @@ const readKeys = statement<ReadChildSet>(
   (t) => `
   with ${childSets(t)}
   select id, tree_id as "treeId", open, child_set_key as "childSetKey" from child_set`,
+  { prepared: true },
 )
 
 // Tree locks and row locks are tried, never waited for: in whatever order, nobody is kept waiting by this one's waiting.
