@@ -32,6 +32,7 @@ import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
 import { Waiters } from './wait-for.ts'
 import { countAndLogWakes, watchWakes } from './wake-watch.ts'
+import { createTreeWatch } from './watch/watch-tree.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -251,6 +252,7 @@ export function createEngine(options: EngineOptions): Engine {
       cursorAt: hub.cursorAt.bind(hub),
       stats: hub.stats.bind(hub),
     }),
+    watchTree: createTreeWatch(db, hub),
     on(_event, listener) {
       fatalListeners.add(listener)
       return () => fatalListeners.delete(listener)

@@ -7,6 +7,7 @@ export type ApiEngine = Pick<
   | 'jobs'
   | 'doorbell'
   | 'feed'
+  | 'watchTree'
   | 'metrics'
   | 'enqueueMany'
   | 'spawnChildren'
