@@ -11,6 +11,8 @@ import type { JobHandle } from './job-handle.ts'
 import type { SweepReport } from './orphan-sweep.ts'
 import type { Page, PageArgs } from './reads/page.ts'
 import type { WakeReceipt } from './reads/receipts.ts'
+import type { Stats } from './stats/stats.ts'
+import type { WatchStats } from './stats/watch-stats.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
 import type { WatchTree } from './watch/watch-tree.ts'
@@ -200,6 +202,15 @@ export interface Engine {
    * @throws {NotFoundError} from the iterable: there is no trace of such a job.
    */
   readonly watchTree: WatchTree
+  /** The installation in numbers. */
+  stats(): Promise<Stats>
+  /**
+   * The same as an async iterable: now, then again and again. Who is slow misses some. All who watch at one interval
+   * share one reading.
+   *
+   * @throws {ValidationError} at once, for an interval below 500 ms or above a day.
+   */
+  readonly watchStats: WatchStats
   /**
    * Calls back when the engine cannot go on running jobs: it has stopped by then, and the process had best end with an
    * error. Without a listener the error is thrown where nobody catches it, so that the process does end.

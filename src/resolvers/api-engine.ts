@@ -8,6 +8,8 @@ export type ApiEngine = Pick<
   | 'doorbell'
   | 'feed'
   | 'watchTree'
+  | 'stats'
+  | 'watchStats'
   | 'metrics'
   | 'enqueueMany'
   | 'spawnChildren'

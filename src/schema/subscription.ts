@@ -1,3 +1,4 @@
+import { watchStats } from '../resolvers/stats.ts'
 import { watchEvents, watchJob } from '../resolvers/subscriptions.ts'
 import { watchTree } from '../resolvers/tree-updates.ts'
 import { builder } from './builder.ts'
@@ -5,6 +6,7 @@ import { JobEventFilter } from './filters.ts'
 import { JobEventBatch } from './job-event.ts'
 import { JobTreeUpdate } from './job-tree.ts'
 import { Job } from './refs.ts'
+import { Stats } from './stats.ts'
 
 builder.subscriptionType({
   description: 'Living. The first frame comes at once and proves that the subscription works.',
@@ -47,6 +49,20 @@ builder.subscriptionType({
       },
       subscribe: watchJob,
       resolve: (job) => job,
+    }),
+    stats: t.field({
+      type: Stats,
+      description: 'The installation in numbers, again and again.',
+      args: {
+        interval: t.arg({
+          type: 'Duration',
+          required: true,
+          defaultValue: 1000,
+          description: 'How often; 500ms at least.',
+        }),
+      },
+      subscribe: watchStats,
+      resolve: (stats) => stats,
     }),
   }),
 })
