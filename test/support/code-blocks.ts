@@ -4,7 +4,11 @@ import path from 'node:path'
 const ROOT = path.resolve(import.meta.dirname, '../..')
 
 /** What users import, and where it is here. */
-const OWN: Record<string, string> = { coppice: 'src/index.ts', 'coppice/testing': 'src/testing/index.ts' }
+const OWN: Record<string, string> = {
+  coppice: 'src/index.ts',
+  'coppice/client': 'src/client/index.ts',
+  'coppice/testing': 'src/testing/index.ts',
+}
 
 /** A program in a page: a block of TypeScript that begins with the name of its file, as a comment. */
 export interface CodeBlock {
