@@ -15,6 +15,7 @@ export interface WebSocketOptions {
 
 /** Frames that wait for a consumer; beyond that the subscription is broken off, and goes on when they are consumed. */
 const MAX_WAITING = 1_000
+const NORMAL = 1000
 const BAD_REQUEST = 4400
 const UNAUTHORISED = 4401
 /** The token is refused, or has expired. */
@@ -25,7 +26,8 @@ const BAD_SUBPROTOCOL = 4406
 export function webSocket(options: WebSocketOptions): Transport {
   const { url, silenceMs = 10_000 } = options
   const tokens = new TokenSource(options.token)
-  const losing = new Set<(reason: unknown) => void>()
+  /** Of the subscriptions that have had a frame: how each is broken off. */
+  const begun = new Set<(reason: unknown) => void>()
   let silence: ReturnType<typeof setTimeout> | undefined
   const client = createClient({
     url,
@@ -48,7 +50,8 @@ export function webSocket(options: WebSocketOptions): Transport {
       closed(event) {
         clearTimeout(silence)
         if (closeCodeOf(event) === UNAUTHORISED || closeCodeOf(event) === FORBIDDEN) tokens.refuse()
-        for (const lose of [...losing]) lose(event)
+        // After a normal closure it would subscribe again by itself, with that cursor. Every other one it hands on.
+        if (closeCodeOf(event) === NORMAL) for (const lose of [...begun]) lose(event)
       },
     },
   })
@@ -69,6 +72,7 @@ export function webSocket(options: WebSocketOptions): Transport {
       const dispose = client.subscribe<Record<string, unknown>>(operation, {
         next(result) {
           if (end !== undefined) return
+          begun.add(lose)
           waiting.push(result as Result)
           if (waiting.length > MAX_WAITING) lose(new ConnectionLostError('The frames are consumed too slowly.'))
           wake()
@@ -77,7 +81,6 @@ export function webSocket(options: WebSocketOptions): Transport {
         complete: () => finish({}),
       })
       const leave = () => finish({})
-      losing.add(lose)
       signal.addEventListener('abort', leave)
       try {
         while (!signal.aborted) {
@@ -91,7 +94,7 @@ export function webSocket(options: WebSocketOptions): Transport {
           else return
         }
       } finally {
-        losing.delete(lose)
+        begun.delete(lose)
         signal.removeEventListener('abort', leave)
         dispose()
       }
