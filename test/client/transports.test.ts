@@ -214,7 +214,7 @@ describe('over WebSocket', () => {
       if (ids.length === 5000) break
     }
     expect(ids).toEqual(Array.from({ length: 5000 }, (_, n) => `EV_${n + 1}`))
-    expect(asked.length).toBeGreaterThan(2)
+    expect(asked.length).toBeGreaterThan(1)
     expect(Number(asked[1])).toBeLessThan(3000)
   })
 
