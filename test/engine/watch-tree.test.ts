@@ -7,10 +7,12 @@ import type { Outcome } from '../../src/engine/job.ts'
 import { pageRequest } from '../../src/engine/reads/page.ts'
 import { readTrees } from '../../src/engine/reads/tree.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
+import { createTreeWatch } from '../../src/engine/watch/watch-tree.ts'
 import { createEngine, type Job, type StateCounts, type TreeUpdate, type WatchTreeOptions } from '../../src/index.ts'
 import { createTestEngine, type TestEngine } from '../support/engine.ts'
 import { until } from '../support/until.ts'
 import { addWorker } from '../support/verbs.ts'
+import { startFeed } from './feed-support.ts'
 
 let t: TestEngine
 let engine: Engine
@@ -273,8 +275,10 @@ describe('a watched tree', () => {
     await expectSame(second, treeId)
     expect(second.updates[0]).toMatchObject({ reset: true, ended: null })
     // In the middle of its life too: a crash of the database leaves no epoch.
+    const resets = () => follower.updates.filter((update) => update.reset).length
+    const before = resets()
     await sql('delete from coppice.feed_epoch')
-    await until(() => follower.updates.filter((update) => update.reset).length === 2, { what: 'a new snapshot' })
+    await until(() => resets() > before, { what: 'a new snapshot' })
     await engine.cancelJob(treeId)
     await expectSame(follower, treeId)
     await Promise.all([follower.leave(), second.leave()])
@@ -337,6 +341,53 @@ describe('a watched tree', () => {
     await expectSame(follower, treeId)
     expect(follower.error).toBeUndefined()
     await follower.leave()
+  })
+
+  test('that is quiet is told now and then; a watcher that stops asking is ended, and goes on without loss', async () => {
+    const treeId = await enqueueTree(3)
+    const feed = await startFeed(t.test, { beatMs: 100, maxBehind: 20 })
+    const watchTree = createTreeWatch(feed.db, feed.feed)
+    const updates = watchTree(treeId)
+    const jobs = new Map<string, Job>()
+    const apply = (update: TreeUpdate) => {
+      for (const job of update.jobs) jobs.set(job.id, job)
+      for (const id of update.removed) jobs.delete(id)
+    }
+    const next = async () => {
+      const { value, done } = await updates.next()
+      if (done) throw new Error('over')
+      apply(value)
+      return value
+    }
+    const { cursor } = await next()
+    await sql('select pg_current_xact_id()')
+    const beat = await next()
+    expect(beat).toMatchObject({
+      reset: false,
+      jobs: [],
+      removed: [],
+      caughtUp: true,
+      ended: null,
+      counts: { total: 4 },
+    })
+    expect(beat.cursor).not.toBe(cursor)
+
+    const leaf = [...jobs.values()].find((job) => job.parentId !== null)!
+    for (let n = 0; n < 30; n++) {
+      await engine.pauseJob(leaf.id)
+      await engine.resumeJob(leaf.id)
+    }
+    await until(() => feed.feed.stats().subscribers === 0, { what: 'the watcher is ended' })
+    const last = await next()
+    expect(last).toMatchObject({ jobs: [], ended: 'slow_consumer' })
+    expect(await updates.next()).toEqual({ done: true, value: undefined })
+    for await (const update of watchTree(treeId, { after: last.cursor })) {
+      expect(update.reset).toBe(false)
+      apply(update)
+      if (update.caughtUp) break
+    }
+    expect(sameVersions(jobs, (await readFresh(treeId)).jobs)).toBe(true)
+    await feed.close()
   })
 
   test('ends with a cursor when the engine stops', async () => {
