@@ -1,5 +1,5 @@
 import { statement } from '../../db/statement.ts'
-import { TERMINAL_SQL } from '../states.ts'
+import { ACTIVE_STATES, TERMINAL_SQL } from '../states.ts'
 
 /** What one cheap look gives. */
 export interface SummaryRow {
@@ -37,17 +37,12 @@ export const readSummary = statement<SummaryRow>(
   from (select) one left join ${t.maintenance} tick on tick.name = 'parent-wakes'`,
 )
 
-/*
- * Each active state from its own partial index. That of waiting and of running jobs says nothing of archived ones; there
- * are none, since archiving cancels first, and a glance at each row would make it a hundred times as dear.
- */
-export const countActive = statement<{ state: string; count: number }>(
-  'stats.count-active',
-  (t) => `
-  select 'queued' as state, count(*)::int as count from ${t.job} where state = 'queued' and archived_at is null
-  union all select 'running', count(*)::int from ${t.job} where state = 'running'
-  union all select 'waiting', count(*)::int from ${t.job} where state = 'waiting'
-  union all select 'paused', count(*)::int from ${t.job} where state = 'paused' and archived_at is null`,
+/** Each active state from its own partial index. */
+export const countActive = statement<{ state: string; count: number }>('stats.count-active', (t) =>
+  ACTIVE_STATES.map(
+    (state) =>
+      `select '${state}' as state, count(*)::int as count from ${t.job} where state = '${state}' and archived_at is null`,
+  ).join(' union all '),
 )
 
 /** Reads the whole table. */
