@@ -58,7 +58,10 @@ export function sse(options: SseOptions): Transport {
         tokens.accept()
         for await (const { event, data } of readEvents(body, alive)) {
           if (event === 'complete') return
-          if (event === 'next') yield JSON.parse(data) as Result
+          if (event !== 'next') continue
+          const result = JSON.parse(data) as Result
+          tokens.look(result.errors)
+          yield result
         }
       } catch (error) {
         if (signal.aborted) return

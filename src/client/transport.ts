@@ -46,6 +46,11 @@ export class TokenSource {
     return typeof this.#token === 'function' ? this.#token({ refused: this.#refused }) : this.#token
   }
 
+  /** A token may expire while a stream is open: then its last answer says so. */
+  look(errors: readonly GraphQLErrorLike[] | undefined): void {
+    if (errors?.some((error) => error.extensions?.code === 'UNAUTHENTICATED')) this.refuse()
+  }
+
   refuse(): void {
     this.#refused = true
   }

@@ -72,12 +72,16 @@ export function webSocket(options: WebSocketOptions): Transport {
       const dispose = client.subscribe<Record<string, unknown>>(operation, {
         next(result) {
           if (end !== undefined) return
+          tokens.look((result as Result).errors)
           begun.add(lose)
           waiting.push(result as Result)
           if (waiting.length > MAX_WAITING) lose(new ConnectionLostError('The frames are consumed too slowly.'))
           wake()
         },
-        error: (error) => finish({ error }),
+        error(error) {
+          if (Array.isArray(error)) tokens.look(error as GraphQLErrorLike[])
+          finish({ error })
+        },
         complete: () => finish({}),
       })
       const leave = () => finish({})

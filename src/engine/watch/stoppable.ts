@@ -10,6 +10,8 @@ export class Stoppable<T> implements AsyncIterableIterator<T, undefined> {
   readonly #signal: AbortSignal | undefined
   readonly #leave = () => void this.return()
   #over = false
+  /** The error that it was stopped with. */
+  #grounds: Error | undefined
 
   /**
    * @param source ends when its signal is aborted; an error that it throws after that is none.
@@ -24,21 +26,29 @@ export class Stoppable<T> implements AsyncIterableIterator<T, undefined> {
 
   async next(): Promise<IteratorResult<T, undefined>> {
     if (this.#over) return DONE
+    const { signal } = this.#stop
+    let result: IteratorResult<T, unknown> | undefined
+    let failure: unknown
     try {
-      const { value, done } = await this.#source.next()
-      if (!done && !this.#over) return { done: false, value }
+      result = await this.#source.next()
     } catch (error) {
-      if (!this.#stop.signal.aborted) {
-        this.#end()
-        throw error
-      }
+      if (!signal.aborted) failure = error
     }
+    if (!this.#over) failure ??= this.#grounds
+    if (failure === undefined && result !== undefined && !result.done && !this.#over) return result
+    this.#over = true
+    this.#source.return(undefined).catch(() => {})
     this.#end()
+    if (failure !== undefined) throw failure
     return DONE
   }
 
-  /** Lets the source come to its end by itself: it may give a last value. */
+  /**
+   * Lets the source come to its end by itself: it may give a last value. With an error as the reason, that is thrown
+   * instead.
+   */
   stop(reason: unknown): void {
+    if (reason instanceof Error && !this.#stop.signal.aborted) this.#grounds = reason
     this.#stop.abort(reason)
   }
 
