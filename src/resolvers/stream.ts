@@ -16,25 +16,33 @@ export class Stream<T> implements AsyncIterableIterator<T> {
   readonly #source: AsyncGenerator<T>
   readonly #stop = new AbortController()
   readonly #close = () => this.#stop.abort(CLOSING)
+  readonly #expire = () => this.#stop.abort(this.#context.expired?.reason)
   #ended = false
 
-  /** `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. */
+  /**
+   * `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. When what the
+   * caller showed is over, the stream fails.
+   */
   constructor(context: Context, source: (stop: AbortSignal) => AsyncGenerator<T>) {
     this.#context = context
     this.#source = source(this.#stop.signal)
     if (context.closing.aborted) this.#close()
     else context.closing.addEventListener('abort', this.#close, { once: true })
+    context.expired?.addEventListener('abort', this.#expire, { once: true })
   }
 
   async next(): Promise<IteratorResult<T>> {
     if (this.#ended) return DONE
     try {
       const result = await this.#source.next()
-      if (result.done || this.#stop.signal.reason === RETURNED) return this.#end()
+      const { reason } = this.#stop.signal
+      if (reason instanceof Error) throw reason
+      if (result.done || reason === RETURNED) return this.#end()
       this.#context.loaders?.clear()
       return result
     } catch (error) {
       this.#end()
+      this.#source.return(undefined).catch(() => {})
       throw error
     }
   }
@@ -58,6 +66,7 @@ export class Stream<T> implements AsyncIterableIterator<T> {
   #end(): IteratorReturnResult<undefined> {
     this.#ended = true
     this.#context.closing.removeEventListener('abort', this.#close)
+    this.#context.expired?.removeEventListener('abort', this.#expire)
     return DONE
   }
 }

@@ -1,0 +1,26 @@
+import { validateMessage } from 'graphql-ws'
+
+/** What a message is, as far as it can be told. */
+export interface MessageOf {
+  readonly type?: unknown
+  readonly id?: unknown
+  /**
+   * What is wrong with a `subscribe` message that has an id, but no query or the wrong kind of variables: it is answered
+   * with an error of its own, where graphql-ws would close the socket and all other operations with it.
+   */
+  readonly malformed?: string
+}
+
+/** Reads what is needed to decide on a message's turn. What is no message at all is graphql-ws's to refuse. */
+export function readMessage(text: string): MessageOf {
+  let message: unknown
+  try {
+    message = JSON.parse(text)
+    return validateMessage(message)
+  } catch (error) {
+    if (typeof message !== 'object' || message === null) return {}
+    const { type, id } = message as MessageOf
+    const isOperation = type === 'subscribe' && typeof id === 'string' && id !== ''
+    return { type, id, ...(isOperation && { malformed: error instanceof Error ? error.message : String(error) }) }
+  }
+}
