@@ -4,9 +4,9 @@ import type { Plugin } from 'graphql-yoga'
 import type { ErrorMask } from './error-mask.ts'
 import { LimitExceededError, type Limits } from './limits.ts'
 
-/** Executor's own: it begins nothing more once this is aborted, and fails with the reason. */
+/** Executor's own: it begins nothing more once this is aborted. */
 interface Abortable {
-  signal?: AbortSignal
+  signal: AbortSignal
 }
 
 /** Refuses operations that are too deep or cost too much, and ends those that take too long, over every transport. */
@@ -21,22 +21,38 @@ export function useExecutionLimits(limits: Limits, mask: ErrorMask): Plugin {
     return undefined
   }
   return {
-    onExecute({ args, setResultAndStopExecution }) {
+    onExecute({ args, executeFn, setExecuteFn, setResultAndStopExecution }) {
       const refused = refusal(args)
       if (refused) {
         setResultAndStopExecution(refused)
         return
       }
-      const ending = new AbortController()
-      const timer = setTimeout(() => ending.abort(tooLong(limits)), limits.requestTimeoutMs)
-      const { signal } = args as Abortable
-      ;(args as Abortable).signal = signal ? AbortSignal.any([signal, ending.signal]) : ending.signal
-      return { onExecuteDone: () => clearTimeout(timer) }
+      setExecuteFn((given: ExecutionArgs) =>
+        withinTime(limits, (signal) => executeFn({ ...given, signal } as ExecutionArgs & Abortable)),
+      )
     },
     onSubscribe({ args, setResultAndStopExecution }) {
       const refused = refusal(args)
       if (refused) setResultAndStopExecution(refused)
     },
+  }
+}
+
+/** What comes first: the result, or the end of the time. Nothing waits for a field that still runs then. */
+async function withinTime<T>(limits: Limits, execute: (signal: AbortSignal) => T | Promise<T>): Promise<T> {
+  const ending = new AbortController()
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      const error = tooLong(limits)
+      reject(error)
+      ending.abort(error)
+    }, limits.requestTimeoutMs)
+  })
+  try {
+    return await Promise.race([execute(ending.signal), late])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -7,7 +7,8 @@ export type Running = Readonly<Record<string, unknown>>
 /** Counts the operations of one socket by kind. */
 export class OperationCount {
   readonly #limits: Pick<Limits, 'maxOperations' | 'maxSubscriptions'>
-  readonly #subscriptions = new Set<string>()
+  /** Ids of operations that were let pass. */
+  readonly #admitted = { operations: new Set<string>(), subscriptions: new Set<string>() }
 
   constructor(limits: Pick<Limits, 'maxOperations' | 'maxSubscriptions'>) {
     this.#limits = limits
@@ -24,19 +25,21 @@ export class OperationCount {
   }
 
   /**
-   * Lets an operation pass that is in `running` already.
+   * Lets an operation pass whose kind is known.
    *
    * @throws {LimitExceededError}
    */
   admit(id: string, kind: OperationTypeNode, running: Running): void {
-    for (const known of this.#subscriptions) if (!(known in running)) this.#subscriptions.delete(known)
     const { maxOperations, maxSubscriptions } = this.#limits
-    if (kind === 'subscription') {
-      if (this.#subscriptions.size >= maxSubscriptions) throw tooMany('subscriptions', maxSubscriptions)
-      this.#subscriptions.add(id)
-    } else if (Object.keys(running).length - this.#subscriptions.size > maxOperations) {
-      throw tooMany('operations', maxOperations)
+    const limit = kind === 'subscription' ? 'subscriptions' : 'operations'
+    const admitted = this.#admitted[limit]
+    for (const all of Object.values(this.#admitted)) {
+      // Those that have ended are no longer there; an id may be used again for another kind.
+      for (const known of all) if (known === id || !(known in running)) all.delete(known)
     }
+    const most = kind === 'subscription' ? maxSubscriptions : maxOperations
+    if (admitted.size >= most) throw tooMany(limit, most)
+    admitted.add(id)
   }
 }
 

@@ -55,6 +55,8 @@ export interface ApiServer {
 /** How long clients have to take their last frames and go, in milliseconds. */
 const STRAGGLER_MS = 5000
 const IDLE_SWEEP_MS = 20
+/** Longest time between two looks at requests that do not arrive, in milliseconds. */
+const MAX_CHECK_MS = 5000
 
 /** The API on one port: GraphQL over HTTP, SSE and WebSocket, GraphiQL, health, readiness and figures. */
 class Server implements ApiServer {
@@ -95,7 +97,11 @@ class Server implements ApiServer {
       logger,
     })
     this.#http = createHttpServer(
-      { requestTimeout: limits.requestTimeoutMs, headersTimeout: limits.requestTimeoutMs },
+      {
+        requestTimeout: limits.requestTimeoutMs,
+        headersTimeout: limits.requestTimeoutMs,
+        connectionsCheckingInterval: Math.min(limits.requestTimeoutMs, MAX_CHECK_MS),
+      },
       (request, response) => this.#handle(request, response),
     )
     this.#http.maxConnections = limits.maxConnections
