@@ -29,8 +29,9 @@ export type ErrorMask = (error: unknown) => GraphQLError
 export function createErrorMask(logger: Logger, refused: (reason: RefusalReason) => void = () => {}): ErrorMask {
   const masked = new WeakSet<object>()
   return (error) => {
-    if (error instanceof GraphQLError && masked.has(error)) return error
     const cause = causeOf(error)
+    // Also where it was wrapped again since, as graphql-ws does with the error of a stream.
+    for (const one of [error, cause]) if (one instanceof GraphQLError && masked.has(one)) return one
     const located = error instanceof GraphQLError ? error : undefined
     const known = explain(cause, located)
     const { code, message, status } = known ?? INTERNAL

@@ -11,6 +11,14 @@ export interface MessageOf {
   readonly malformed?: string
 }
 
+/** Messages that only a server sends. */
+const OF_SERVERS: readonly unknown[] = ['connection_ack', 'next', 'error']
+
+/** Whether a client has no business to send this; graphql-ws would take it for a fault of its own. */
+export function isOfServers({ type }: MessageOf): boolean {
+  return OF_SERVERS.includes(type)
+}
+
 /** Reads what is needed to decide on a message's turn. What is no message at all is graphql-ws's to refuse. */
 export function readMessage(text: string): MessageOf {
   let message: unknown

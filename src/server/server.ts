@@ -14,6 +14,7 @@ import type { ErrorCodeName } from '../schema/enums.ts'
 import { type Authenticator, type AuthOptions, bearerOf, createAuthenticator } from './auth/authenticator.ts'
 import { atExpiry, type Session } from './auth/session.ts'
 import type { Caller } from './caller.ts'
+import { type Connections, followConnections } from './connections.ts'
 import { createErrorMask, type ErrorMask } from './error-mask.ts'
 import { readiness } from './health.ts'
 import { HttpLoad } from './http-load.ts'
@@ -22,7 +23,6 @@ import { InsecureHostError, isLoopback, isSameOrigin, namesLoopback } from './lo
 import { answerMetrics } from './metrics.ts'
 import { answer, answerError, refuseUpgrade } from './plain-answer.ts'
 import { countRefusals, type RefusalReason } from './refusals.ts'
-import { followUnusedConnections } from './unused-connections.ts'
 import { GraphQLWebSockets } from './websocket.ts'
 import { GRAPHQL_PATH, makeYoga, type Yoga } from './yoga.ts'
 
@@ -70,7 +70,7 @@ class Server implements ApiServer {
   readonly #yoga: Yoga
   readonly #sockets: GraphQLWebSockets
   readonly #http: HttpServer
-  readonly #unused: { destroy(): void }
+  readonly #connections: Connections
   #address: AddressInfo | undefined
   #stopped: Promise<void> | undefined
 
@@ -106,7 +106,7 @@ class Server implements ApiServer {
     )
     this.#http.maxConnections = limits.maxConnections
     this.#http.on('drop', () => this.#refused('connections'))
-    this.#unused = followUnusedConnections(this.#http)
+    this.#connections = followConnections(this.#http)
     this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
   }
 
@@ -138,11 +138,11 @@ class Server implements ApiServer {
 
   async #stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => this.#http.close(() => resolve()))
-    this.#unused.destroy()
+    this.#connections.destroyUnused()
     this.#closing.abort()
     const cut = setTimeout(() => {
       this.#sockets.terminate()
-      this.#http.closeAllConnections()
+      this.#connections.destroyAll()
     }, STRAGGLER_MS)
     // Connections that come to rest only now, after a last answer, would be kept for their next request.
     const sweep = setInterval(() => this.#http.closeIdleConnections(), IDLE_SWEEP_MS)

@@ -6,7 +6,7 @@ import { UnauthenticatedError } from '../resolvers/viewer.ts'
 import { atExpiry, type Session } from './auth/session.ts'
 import type { ErrorMask } from './error-mask.ts'
 import { LimitExceededError, type Limits } from './limits.ts'
-import { type MessageOf, readMessage } from './messages.ts'
+import { isOfServers, type MessageOf, readMessage } from './messages.ts'
 import { OperationCount, type Running } from './operation-count.ts'
 import { OperationTurns } from './operation-turns.ts'
 
@@ -40,6 +40,7 @@ const PING_MS = 12_000
 const SERVICE_RESTART = 1012
 const INTERNAL_ERROR = 1011
 const TRY_AGAIN_LATER = 1013
+const BAD_REQUEST = 4400
 const FORBIDDEN = 4403
 
 /** How long a client has to answer that its socket is closed, in milliseconds. */
@@ -151,6 +152,10 @@ export class WebSocketConnection {
     // A socket that was closed from here still reads until the client has answered.
     if (this.#webSocket.readyState !== WebSocket.OPEN) return
     const message = readMessage(text)
+    if (isOfServers(message)) {
+      this.#closeNow(BAD_REQUEST, 'Invalid message received')
+      return
+    }
     const isRunning = (id: string) => this.#running !== undefined && id in this.#running
     const taken = this.#turns.take(message, isRunning, () => this.#deal(text, message, listener))
     if (!taken) void this.#sendError(String(message.id), new LimitExceededError('operations', TOO_FAST))

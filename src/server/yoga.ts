@@ -1,5 +1,5 @@
 import { useCSRFPrevention } from '@graphql-yoga/plugin-csrf-prevention'
-import type { GraphQLError } from 'graphql'
+import type { DocumentNode, GraphQLError } from 'graphql'
 import { type CORSOptions, createYoga, isAsyncIterable, type Plugin, type YogaServerInstance } from 'graphql-yoga'
 import type { ApiEngine } from '../resolvers/api-engine.ts'
 import type { Context } from '../resolvers/context.ts'
@@ -10,9 +10,13 @@ import { useExecutionLimits } from './execution-limits.ts'
 import { DEFAULT_QUERY, graphiqlPage } from './graphiql.ts'
 import type { Limits } from './limits.ts'
 import { useParseLimits } from './parse-limits.ts'
+import { TextCache } from './text-cache.ts'
 
 /** Where the API is. */
 export const GRAPHQL_PATH = '/graphql'
+
+/** Characters of documents, and of wrong ones, that are kept parsed. */
+const MAX_CACHED_LENGTH = 256 * 1024
 
 /** A header that only scripts of this origin can set; it lets requests pass that are not JSON. */
 export const CSRF_HEADER = 'x-coppice-csrf'
@@ -48,6 +52,10 @@ export function makeYoga({ engine, mask, limits, corsOrigins, authRequired, clos
     multipart: false,
     batching: false,
     landingPage: false,
+    parserAndValidationCache: {
+      documentCache: new TextCache<DocumentNode>(MAX_CACHED_LENGTH),
+      errorCache: new TextCache<Error>(MAX_CACHED_LENGTH),
+    },
     maxRequestBodySize: limits.maxRequestBytes,
     // What is to be logged, the mask logs.
     logging: false,
@@ -61,6 +69,7 @@ export function makeYoga({ engine, mask, limits, corsOrigins, authRequired, clos
       useParseLimits(limits),
       useExecutionLimits(limits, mask),
       maskResults(mask),
+      endUnreadStreams(),
     ],
   })
 }
@@ -72,6 +81,15 @@ function knowCallers(): Plugin<object, Caller> {
       if (!serverContext.session && serverContext.authenticate) {
         serverContext.session = await serverContext.authenticate()
       }
+    },
+  }
+}
+
+/** A subscription that no answer can be made of, since the caller accepts no stream, has begun already: Yoga leaves it. */
+function endUnreadStreams(): Plugin {
+  return {
+    async onResultProcess({ result, resultProcessor }) {
+      if (isAsyncIterable(result) && !resultProcessor) await result[Symbol.asyncIterator]().return?.()
     },
   }
 }
