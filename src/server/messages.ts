@@ -3,7 +3,8 @@ import { validateMessage } from 'graphql-ws'
 /** What a message is, as far as it can be told. */
 export interface MessageOf {
   readonly type?: unknown
-  readonly id?: unknown
+  /** Only if it is a text: anything might come in its place. */
+  readonly id?: string
   /**
    * What is wrong with a `subscribe` message that has an id, but no query or the wrong kind of variables: it is answered
    * with an error of its own, where graphql-ws would close the socket and all other operations with it.
@@ -27,8 +28,9 @@ export function readMessage(text: string): MessageOf {
     return validateMessage(message)
   } catch (error) {
     if (typeof message !== 'object' || message === null) return {}
-    const { type, id } = message as MessageOf
-    const isOperation = type === 'subscribe' && typeof id === 'string' && id !== ''
-    return { type, id, ...(isOperation && { malformed: error instanceof Error ? error.message : String(error) }) }
+    const { type, id } = message as { type?: unknown; id?: unknown }
+    if (typeof id !== 'string') return { type }
+    const why = error instanceof Error ? error.message : 'The message is malformed.'
+    return { type, id, ...(type === 'subscribe' && id !== '' && { malformed: why }) }
   }
 }

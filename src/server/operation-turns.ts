@@ -27,7 +27,7 @@ export class OperationTurns {
    * @returns false: too many wait for that id; nothing is done.
    */
   take({ type, id }: MessageOf, isRunning: (id: string) => boolean, deal: Deal): boolean {
-    if (typeof id !== 'string' || (type !== 'subscribe' && type !== 'complete')) {
+    if (id === undefined || (type !== 'subscribe' && type !== 'complete')) {
       void deal()
       return true
     }

@@ -158,14 +158,14 @@ export class WebSocketConnection {
     }
     const isRunning = (id: string) => this.#running !== undefined && id in this.#running
     const taken = this.#turns.take(message, isRunning, () => this.#deal(text, message, listener))
-    if (!taken) void this.#sendError(String(message.id), new LimitExceededError('operations', TOO_FAST))
+    if (!taken) void this.#sendError(message.id!, new LimitExceededError('operations', TOO_FAST))
   }
 
   async #deal(text: string, message: MessageOf, listener: (text: string) => Promise<void>): Promise<void> {
-    const id = String(message.id)
+    const { id = '', malformed } = message
     try {
-      if (message.malformed !== undefined && this.#running && !(id in this.#running)) {
-        await this.#sendError(id, new MalformedOperationError(message.malformed))
+      if (malformed !== undefined && this.#running && !(id in this.#running)) {
+        await this.#sendError(id, new MalformedOperationError(malformed))
       } else await listener(text)
     } catch (error) {
       // Nothing that an operation does ends here; what does is a fault of this connection's own.

@@ -129,7 +129,7 @@ test('a stream that fails ends with its error as the last frame, and the others 
     await until(() => stream.ended, { what: 'the end of the stream' })
     await api.test.pool.query('alter table coppice.job rename column kew to queue')
   })
-  expect(error.payload).toEqual([
+  expect(error.payload).toMatchObject([
     { message: 'Internal error.', extensions: { code: 'INTERNAL', errorId: expect.any(String) } },
   ])
   expect(stream.next().at(-1).errors).toMatchObject([{ extensions: { code: 'INTERNAL' } }])
@@ -140,7 +140,7 @@ test('a stream that fails ends with its error as the last frame, and the others 
   await until(() => socket.next('events').some(({ data }) => data.jobEvents.events[0]?.jobId === `JB_${fine}`))
   expect(socket.of('job').map(({ type }) => type)).toEqual(['next', 'error'])
   expect(socket.closed).toBeUndefined()
-  expect(JSON.stringify([socket.frames, stream.events])).not.toMatch(/kew|column/)
+  expect(JSON.stringify([socket.frames, stream.events])).not.toMatch(/kew|does not exist/)
   api.log.length = 0
   socket.close()
 })
