@@ -14,7 +14,9 @@ let api: Api
 let browser: Browser
 beforeAll(async () => {
   api = await startApi()
-  browser = await playwright.launch({ executablePath: await chromium.executablePath(), args: chromium.args })
+  // The arguments that come with it are for another place: without web security, in one process.
+  const args = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage']
+  browser = await playwright.launch({ executablePath: await chromium.executablePath(), args })
 }, 120_000)
 afterAll(async () => {
   await browser?.close()
