@@ -10,7 +10,7 @@ export const LIMIT_SETTINGS = [
     placeholder: 'COST',
     description: 'most that an operation may cost: 1 for each object that it could return, 0.1 for each plain value',
     expected: 'a whole number from 100 to 999999999',
-    default: '50000',
+    default: '100000',
     parser: integer(100, 999_999_999),
   },
   {

@@ -65,12 +65,12 @@ test('what costs too much, lies too deep or has too many aliases is refused on e
     ['cost', `{ jobs { nodes { ...F } } } fragment F on Job { ${pages} }`],
     [
       'cost',
-      `{ ${Array.from({ length: 5 }, (_, n) => `a${n}: jobTree(id: "x") { nodes(first: 10000) { nodes { id } } }`).join(' ')} }`,
+      `{ ${Array.from({ length: 10 }, (_, n) => `a${n}: jobTree(id: "x") { nodes(first: 10000) { nodes { id } } }`).join(' ')} }`,
     ],
     ['cost', `subscription { jobEvents { events { job { ${pages} } } } }`],
     [
       'cost',
-      `mutation { cancelJob(input: { id: "x" }) { ... on CancelJobSuccess { job { ${pages} ${pages.replace('c', 'd: c')} root { ${pages} parent { ${pages} root { ${pages} } } } } } } }`,
+      `mutation { cancelJob(input: { id: "x" }) { ... on CancelJobSuccess { job { children(first: 100) { nodes { ${pages} } } } } } }`,
     ],
     ['depth', deep(30)],
     ['depth', `subscription { job(id: "x") ${'{ parent '.repeat(30)} { id } ${'}'.repeat(30)} }`],

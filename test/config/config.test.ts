@@ -37,7 +37,7 @@ test('with nothing given there is a default for everything', () => {
     jwtAudience: undefined,
     jwtRoleClaim: 'role',
     corsOrigins: undefined,
-    maxCost: 50_000,
+    maxCost: 100_000,
     maxDepth: 20,
     maxAliases: 100,
     maxTokens: 5000,
