@@ -10,13 +10,18 @@ export const CLOSING = 'closing'
 export class Stream<T> extends Stoppable<T> {
   readonly #context: Context
   readonly #close = () => this.stop(CLOSING)
+  readonly #expire = () => this.stop(this.#context.expired?.reason)
 
-  /** `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. */
+  /**
+   * `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. When what the
+   * caller showed is over, the stream fails.
+   */
   constructor(context: Context, source: (stop: AbortSignal) => AsyncGenerator<T>) {
     super(source)
     this.#context = context
     if (context.closing.aborted) this.#close()
     else context.closing.addEventListener('abort', this.#close, { once: true })
+    context.expired?.addEventListener('abort', this.#expire, { once: true })
   }
 
   override async next(): Promise<IteratorResult<T, undefined>> {
@@ -27,5 +32,6 @@ export class Stream<T> extends Stoppable<T> {
 
   protected override ended(): void {
     this.#context.closing.removeEventListener('abort', this.#close)
+    this.#context.expired?.removeEventListener('abort', this.#expire)
   }
 }

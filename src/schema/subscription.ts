@@ -14,6 +14,8 @@ builder.subscriptionType({
     jobEvents: t.field({
       type: JobEventBatch,
       description: 'Every event that matches, once, in order per job. Resumable.',
+      // A frame of 100 events.
+      complexity: { field: 1, multiplier: 100 },
       args: {
         filter: t.arg({ type: JobEventFilter, description: 'Which.' }),
         after: t.arg.string({ description: 'Feed cursor to go on from; from now on if absent.' }),

@@ -98,6 +98,10 @@ test('what is no message of the protocol closes the socket, and only that one', 
     ['{"type":"nonsense"}', 4400],
     ['{"type":"connection_init"}', 4429],
     ['"x"', 4400],
+    ['{"id":"1","type":"next","payload":{}}', 4400],
+    ['{"type":"connection_ack"}', 4400],
+    ['{"type":"subscribe","id":[{"toString":1}],"payload":{"query":"{ viewer { name } }"}}', 4400],
+    ['{"type":"complete","id":{"__proto__":null}}', 4400],
     [JSON.stringify({ type: 'ping', payload: { text: 'x'.repeat(300_000) } }), 1009],
   ] as const) {
     const socket = await api.socket()
