@@ -71,7 +71,7 @@ test('fifty jobs take as many statements as one', async () => {
     'explain.leaves',
     'explain.subjects',
     'explain.paused-ancestors',
-    'explain.workers',
+    'reads.workers',
     'explain.slots',
     'explain.places',
     'commit',
