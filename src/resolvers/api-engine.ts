@@ -19,4 +19,8 @@ export type ApiEngine = Pick<
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'
+  | 'cancelJobs'
+  | 'retryJobs'
+  | 'archiveJobs'
+  | 'deleteJobs'
 >

@@ -75,8 +75,7 @@ function pageText(db: Database, path: JobPath, request: JobListRequest) {
   const limit = page.size + 1
   const first = path.first({
     conditions: placeConditions(path, request),
-    order: orderText('j', path, request),
-    limit,
+    cut: { order: orderText('j', path, request), limit },
   })
   return sql`
     select page.*, ${placeText(path)} as place from (

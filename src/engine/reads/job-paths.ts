@@ -30,9 +30,8 @@ export interface JobPath {
 export interface Limits {
   /** Beyond the filter: where the page begins and ends. */
   conditions: readonly Condition[]
-  /** Names the columns of `j` to sort by, in the direction that the page is read in. */
-  order: RawBuilder<unknown>
-  limit: number
+  /** Names the columns of `j` to sort by, in the direction that the page is read in; null: all jobs, in no order. */
+  cut: { order: RawBuilder<unknown>; limit: number } | null
 }
 
 /** The way to the jobs that match, in the order of `field`; `job` is the table. */
@@ -117,10 +116,10 @@ function probes(
   }
 }
 
-function firstOf(from: RawBuilder<unknown>, conditions: readonly Condition[], { order, limit }: Limits) {
+function firstOf(from: RawBuilder<unknown>, conditions: readonly Condition[], { cut }: Limits) {
   return sql`
       select j.id, j.created_at, j.updated_at from ${from} j where ${sql.join([sql`true`, ...conditions], sql` and `)}
-      order by ${order} limit ${limit}`
+      ${cut ? sql`order by ${cut.order} limit ${cut.limit}` : sql``}`
 }
 
 /** Several ways at once, to different jobs. */
@@ -181,7 +180,7 @@ function groupPath(field: JobOrderField, table: RawBuilder<unknown>, filter: Job
   }
   const still = states.filter((state) => state !== 'running')
   if (archived !== true) {
-    const ended = field === 'updated_at' ? still.filter(isTerminal) : []
+    const ended = field === 'updated_at' && !isGiven(filter.createdBefore) ? still.filter(isTerminal) : []
     groups(ended, LISTED_ENDED)
     groups(
       still.filter((state) => !ended.includes(state as TerminalState)),
@@ -212,8 +211,14 @@ function groupsOf(field: JobOrderField, table: RawBuilder<unknown>, filter: JobF
   const each = sql`${pairs} cross join unnest(${states}::text[]) probe(state)
     cross join unnest(${isGiven(roots) ? [roots] : [true, false]}::boolean[]) kind(root)`
   // The index says whether a job is archived.
-  return probes(field, each, table, { ...rest, archived: null }, [
-    sql`j.queue = pair.queue and j.type = pair.type and j.state = probe.state and (j.parent_id is null) = kind.root
-      and ${condition}`,
-  ])
+  const by = sql`j.queue = pair.queue and j.type = pair.type and j.state = probe.state
+      and (j.parent_id is null) = kind.root and ${condition}`
+  if (field === 'created_at') return probes(field, each, table, { ...rest, archived: null }, [by])
+  const { createdAfter, createdBefore, ...others } = rest
+  // What was enqueued since has changed since; what was enqueued before may have changed at any time, and is sorted.
+  const since = isGiven(createdAfter) ? [sql`j.updated_at >= ${createdAfter}`] : []
+  if (!isGiven(createdBefore)) return probes(field, each, table, { ...rest, archived: null }, [by, ...since])
+  const conditions = sql.join([by, ...jobConditions({ createdAfter, createdBefore, archived: null })], sql` and `)
+  const before = sql`(select * from ${table} j where ${conditions} offset 0)`
+  return probes(field, each, before, { ...others, archived: null }, [])
 }
