@@ -191,6 +191,8 @@ class BulkRun {
       const ids = todo.slice(start, start + CHUNK)
       const chunk = await transaction(this.#db, async (tx) => {
         await lockTreeExclusive(tx, targets[0]!.tree_id)
+        // Claims take no tree lock: what they leave is known under the rows' locks.
+        await lockWithParents(tx, ids)
         const still = await stillTargets(tx, this.#verb, this.#filter, todo.slice(start))
         const active = [...still.values()].filter((row) => !isTerminal(row.state as JobState)).map((row) => row.id)
         const mine = ids.filter((id) => still.has(id) || swept.has(id))
