@@ -8,11 +8,13 @@
 -- job_running, and there are no more of those than slots; so the claim writes nothing here.
 create index job_list on job (queue, type, state, (parent_id is null), created_at, id)
   where coalesce(archived_at is null and state <> 'running', false);
--- The same by what changed last, of jobs that have ended. What is queued, waits or is paused is sorted: for one more entry
--- with every enqueue it would not be.
+-- The same by what changed last, of jobs that have ended.
 create index job_list_updated on job (queue, type, state, (parent_id is null), updated_at, id)
   where coalesce(archived_at is null and state in ('completed', 'failed', 'cancelled'), false);
--- The same two for archived jobs, which mostly have ended.
+-- What is queued, waits or is paused, by what changed last, whatever it is. A list of one queue or type of it is sorted.
+create index job_list_active_updated on job (updated_at, id)
+  where coalesce(archived_at is null and state in ('queued', 'waiting', 'paused'), false);
+-- By creation and by what changed last for archived jobs, which mostly have ended.
 create index job_list_archived on job (queue, type, state, (parent_id is null), created_at, id)
   where coalesce(archived_at is not null and state <> 'running', false);
 create index job_list_archived_updated on job (queue, type, state, (parent_id is null), updated_at, id)

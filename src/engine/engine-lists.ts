@@ -30,7 +30,7 @@ export interface EngineLists {
    * @throws {InvalidCursorError}
    */
   listJobs(request?: JobsRequest): Promise<Page<Job>>
-  /** How many jobs there are by queue, type and state, archived ones left out: a tenth of a second for a million. */
+  /** How many jobs there are by queue, type and state, archived ones left out: some tenths of a second for a million. */
   jobCounts(): Promise<GroupCount[]>
   /** The types that live workers run, or that are known here. */
   jobTypes(): Promise<JobType[]>

@@ -28,7 +28,7 @@ const JobType = builder.objectRef<EngineJobType>('JobType').implement({
     workers: t.exposeInt('workers', { description: 'Live workers that run it.' }),
     counts: t.field({
       type: StateCounts,
-      description: 'Its jobs by state. Costs about a tenth of a second for a million jobs, whatever is counted.',
+      description: 'Its jobs by state. Costs some tenths of a second for a million jobs, whatever is counted.',
       resolve: jobTypeCounts,
     }),
   }),

@@ -12,7 +12,7 @@ export interface GroupCount {
 }
 
 /**
- * All jobs by queue, type and state, without archived ones. It reads all of an index: about a tenth of a second for a
+ * All jobs by queue, type and state, without archived ones. It reads all of an index: some tenths of a second for a
  * million jobs.
  */
 export async function groupCounts(db: Database): Promise<GroupCount[]> {

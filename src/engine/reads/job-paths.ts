@@ -1,8 +1,16 @@
 import { type RawBuilder, sql } from 'kysely'
 import { FAILURE_CODES } from '../job.ts'
-import { isTerminal, JOB_STATES, type JobState, type TerminalState } from '../states.ts'
+import { isTerminal, JOB_STATES, type JobState } from '../states.ts'
 import { type Condition, isGiven, isIdSearch, type JobFilter, jobConditions } from './job-filter.ts'
-import { ASSIGNED, ENDED_BADLY, LISTED, LISTED_ARCHIVED, LISTED_ENDED, WITH_ERROR } from './list-indexes.ts'
+import {
+  ASSIGNED,
+  ENDED_BADLY,
+  LISTED,
+  LISTED_ACTIVE,
+  LISTED_ARCHIVED,
+  LISTED_ENDED,
+  WITH_ERROR,
+} from './list-indexes.ts'
 
 /*
  * How a list finds its jobs without reading the rest. Most filters are a few values of one index: one probe for each
@@ -172,7 +180,7 @@ function errorPath(place: PlaceColumn, table: RawBuilder<unknown>, filter: JobFi
 
 // By (queue, type, state, whether it is a root): what the filter does not name is found by skipping through the index.
 function groupPath(field: JobOrderField, table: RawBuilder<unknown>, filter: JobFilter): JobPath {
-  const { archived } = filter
+  const { archived, createdBefore, queues, types, roots } = filter
   const states = filter.states ?? JOB_STATES
   const paths: JobPath[] = []
   const groups = (states: readonly JobState[], listed: string) => {
@@ -180,16 +188,25 @@ function groupPath(field: JobOrderField, table: RawBuilder<unknown>, filter: Job
   }
   const still = states.filter((state) => state !== 'running')
   if (archived !== true) {
-    const ended = field === 'updated_at' && !isGiven(filter.createdBefore) ? still.filter(isTerminal) : []
-    groups(ended, LISTED_ENDED)
-    groups(
-      still.filter((state) => !ended.includes(state as TerminalState)),
-      LISTED,
-    )
+    if (field === 'created_at' || isGiven(createdBefore)) groups(still, LISTED)
+    else {
+      const active = still.filter((state) => !isTerminal(state))
+      groups(still.filter(isTerminal), LISTED_ENDED)
+      if ([queues, types, roots].some(isGiven)) groups(active, LISTED)
+      else if (active.length > 0) {
+        const more = [sql.raw(LISTED_ACTIVE), ...changedSince(filter)]
+        paths.push(plain(field, table, { ...filter, states: active }, more))
+      }
+    }
   }
   if (archived === true || archived === null) groups(still, LISTED_ARCHIVED)
   if (states.includes('running')) paths.push(plain(field, table, filter, [sql`j.state = 'running'`]))
   return paths.length === 0 ? plain(field, table, filter) : together(field, paths)
+}
+
+/** What was enqueued since an instant has changed since. */
+function changedSince({ createdAfter }: JobFilter): Condition[] {
+  return isGiven(createdAfter) ? [sql`j.updated_at >= ${createdAfter}`] : []
 }
 
 function groupsOf(field: JobOrderField, table: RawBuilder<unknown>, filter: JobFilter, listed: string): JobPath {
@@ -215,9 +232,9 @@ function groupsOf(field: JobOrderField, table: RawBuilder<unknown>, filter: JobF
       and (j.parent_id is null) = kind.root and ${condition}`
   if (field === 'created_at') return probes(field, each, table, { ...rest, archived: null }, [by])
   const { createdAfter, createdBefore, ...others } = rest
-  // What was enqueued since has changed since; what was enqueued before may have changed at any time, and is sorted.
-  const since = isGiven(createdAfter) ? [sql`j.updated_at >= ${createdAfter}`] : []
-  if (!isGiven(createdBefore)) return probes(field, each, table, { ...rest, archived: null }, [by, ...since])
+  if (!isGiven(createdBefore))
+    return probes(field, each, table, { ...rest, archived: null }, [by, ...changedSince(rest)])
+  // What was enqueued before an instant may have changed at any time: it is sorted.
   const conditions = sql.join([by, ...jobConditions({ createdAfter, createdBefore, archived: null })], sql` and `)
   const before = sql`(select * from ${table} j where ${conditions} offset 0)`
   return probes(field, each, before, { ...others, archived: null }, [])

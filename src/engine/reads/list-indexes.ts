@@ -9,6 +9,9 @@ export const LISTED = `coalesce(j.archived_at is null and j.state <> 'running', 
 /** job_list_updated. */
 export const LISTED_ENDED = `coalesce(j.archived_at is null and j.state in ('completed', 'failed', 'cancelled'), false)`
 
+/** job_list_active_updated. */
+export const LISTED_ACTIVE = `coalesce(j.archived_at is null and j.state in ('queued', 'waiting', 'paused'), false)`
+
 /** job_list_archived and job_list_archived_updated. */
 export const LISTED_ARCHIVED = `coalesce(j.archived_at is not null and j.state <> 'running', false)`
 
