@@ -46,19 +46,11 @@ const BulkJobsSuccess = builder.objectRef<BulkReport>('BulkJobsSuccess').impleme
   }),
 })
 
-const BulkJobsResult = builder.unionType('BulkJobsResult', {
+const BulkJobsResult = builder.errorUnion('BulkJobsResult', {
   description: 'Answer of the bulk verbs.',
   types: [BulkJobsSuccess, ValidationError],
-  resolveType: (value) => (value instanceof ValidationError ? 'ValidationError' : 'BulkJobsSuccess'),
+  resolveType: () => 'BulkJobsSuccess',
 })
-
-/** A refusal is an answer. */
-async function answer(report: Promise<BulkReport>): Promise<BulkReport | ValidationError> {
-  return report.catch((error: unknown) => {
-    if (error instanceof ValidationError) return error
-    throw error
-  })
-}
 
 builder.mutationFields((t) => {
   const bulkField = (description: string, resolve: typeof cancelJobs) =>
@@ -66,7 +58,7 @@ builder.mutationFields((t) => {
       type: BulkJobsResult,
       description,
       args: { input: t.arg({ type: BulkJobsInput, required: true, description: 'Which.' }) },
-      resolve: (root, args, context, info) => answer(resolve(root, args, context, info)),
+      resolve,
     })
   return {
     cancelJobs: bulkField('cancelJob for all that match.', cancelJobs),
