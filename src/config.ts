@@ -1,7 +1,7 @@
 import { parse as parseConnectionString } from 'pg-connection-string'
 import { z } from 'zod'
 import { isSchemaName } from './db/schema-name.ts'
-import { parseDuration } from './engine/duration.ts'
+import { MAX_DURATION_MS, parseDuration } from './engine/duration.ts'
 import { LEAST_RETENTION } from './engine/retention/options.ts'
 
 /** One setting of a program: how it is given, what it means and how its text is read. */
@@ -35,9 +35,7 @@ const postgresUrl = text.regex(/^postgres(ql)?:\/\//).refine((value) => {
 })
 
 const integer = (min: number, max: number) =>
-  z
-    .string()
-    .trim()
+  text
     .regex(/^\d{1,9}$/)
     .transform(Number)
     .pipe(z.number().min(min).max(max))
@@ -53,8 +51,6 @@ const duration = (minMs: number, maxMs: number) =>
       }
     })
     .pipe(z.number().min(minMs).max(maxMs))
-
-const TEN_YEARS_MS = 3653 * 86_400_000
 
 const yesOrNo = z.stringbool({ truthy: ['true', '1', 'yes', 'on'], falsy: ['false', '0', 'no', 'off'] })
 
@@ -179,7 +175,7 @@ export const settings = [
     description:
       'delete trees whose root completed, so long after the last of their jobs ended; without it, they are kept',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.completed, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.completed, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepFailedMs',
@@ -188,7 +184,7 @@ export const settings = [
     placeholder: 'DURATION',
     description: 'the same for trees whose root failed',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.failed, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.failed, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepCancelledMs',
@@ -197,7 +193,7 @@ export const settings = [
     placeholder: 'DURATION',
     description: 'the same for trees whose root was cancelled',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.cancelled, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.cancelled, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepEventsMs',
@@ -206,7 +202,7 @@ export const settings = [
     placeholder: 'DURATION',
     description: 'delete events that are older, and expire cursors before them; without it, they are kept',
     expected: 'a duration from 1m to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.events, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.events, MAX_DURATION_MS).optional(),
   },
   {
     name: 'logLevel',

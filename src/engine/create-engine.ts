@@ -236,11 +236,7 @@ export function createEngine(options: EngineOptions): Engine {
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
     retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
-    async rewakeParent(id, given) {
-      const woken = await verb(() => rewakeParent(db, parseJobId(id), steering(given)))
-      metrics.wakeEmitted.inc({ source: woken.receipt.source })
-      return woken
-    },
+    rewakeParent: (id, given) => verb(() => rewakeParent(db, parseJobId(id), steering(given))),
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
     async sweepOrphans(given) {

@@ -147,13 +147,14 @@ export interface Engine extends EngineLists, EngineBulk {
    *
    * @param options.descendants reopen those that failed, too, at every depth.
    * @param options.rerun run a completed job again.
+   * @param options.children `none`: leaves those that were cancelled with it as they are, and aggregates what there is.
    * @throws {NotFoundError}
    * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
    * @throws {ParentGoneError} its parent has ended or was deleted: retry that
    */
   retryJob(
     id: string,
-    options?: SubtreeOptions & { rerun?: boolean },
+    options?: SubtreeOptions & { rerun?: boolean; children?: 'reopen' | 'none' },
   ): Promise<{ job: Job; reopenedDescendants: number }>
   /**
    * Wakes a parent that waits although all its children have settled.

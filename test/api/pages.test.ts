@@ -7,7 +7,7 @@ import { ARGS, argsArbitrary, type Connection, check, DECLARED, PAGE } from './c
 
 let api: Api
 beforeAll(async () => {
-  // No maintenance: rows written by hand are left as they are.
+  // No maintenance: its jobs are rows that no verb has made.
   api = await startApi({ start: false })
 })
 afterAll(() => api.stop())

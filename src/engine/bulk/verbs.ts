@@ -85,7 +85,7 @@ export const RETRY: BulkVerb = {
   cancelsBelow: () => false,
   isDone: (row) => !isEnded(row),
   async act(tx, rows, parents, { actor, reason = 'retried' }) {
-    const { woken } = await reopenLocked(tx, rows, parents, { actor, reason, descendants: false })
+    const { woken } = await reopenLocked(tx, rows, parents, { actor, reason, descendants: false, children: 'reopen' })
     return { ...NOTHING, cancelled: 0, woken }
   },
 }
