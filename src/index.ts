@@ -1,5 +1,7 @@
 export { SchemaTooNewError, SchemaTooOldError } from './db/migration-errors.ts'
 export type { Assignee, AssigneeStatus } from './engine/assignee.ts'
+export type { BulkReport } from './engine/bulk/bulk.ts'
+export type { BulkJobsOptions, EngineBulk } from './engine/bulk/engine-bulk.ts'
 export type { ConcurrencyLimit } from './engine/claim/concurrency-limit.ts'
 export type { Child, ChildCounts, ChildOf, ChildrenOptions } from './engine/context/children.ts'
 export type { AbortCode, ContextOf, JobContext } from './engine/context/context.ts'
@@ -22,6 +24,7 @@ export {
   type TypeTimeouts,
 } from './engine/definition/define-job.ts'
 export type { ActorOptions, Engine, EngineFeed, EnqueueOptions, SteerOptions, SubtreeOptions } from './engine/engine.ts'
+export type { EngineLists, JobsRequest } from './engine/engine-lists.ts'
 export type { EngineOptions } from './engine/engine-settings.ts'
 export {
   AlreadyDeliveredError,
@@ -65,9 +68,15 @@ export type {
   WakeSource,
 } from './engine/job.ts'
 export type { JobHandle } from './engine/job-handle.ts'
+export type { GroupCount } from './engine/reads/groups.ts'
+export type { JobFilter } from './engine/reads/job-filter.ts'
+export type { JobOrder } from './engine/reads/job-page.ts'
+export type { JobType } from './engine/reads/job-types.ts'
 export type { Edge, Page, PageArgs } from './engine/reads/page.ts'
+export type { Queue } from './engine/reads/queues.ts'
 export type { WakeReceipt } from './engine/reads/receipts.ts'
 export type { StateCounts } from './engine/reads/state-counts.ts'
+export type { Worker } from './engine/reads/workers.ts'
 export type { RetentionOptions } from './engine/retention/options.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'

@@ -5,6 +5,7 @@ import { formatJobId } from '../engine/ids.ts'
 import type { NewJob } from '../engine/job.ts'
 import { CliError } from './cli-error.ts'
 import { parseJsonText, readJobFile } from './job-file.ts'
+import { parseInstant } from './job-filter-flags.ts'
 import { loadJobs } from './load-jobs.ts'
 import { commandWith, LISTENING_SETTINGS } from './settings-options.ts'
 import { withEngine } from './with-engine.ts'
@@ -68,7 +69,7 @@ function fieldsOf(flags: Flags): Omit<NewJob, 'type'> {
     ...(key !== undefined && { key }),
     ...(queue !== undefined && { queue }),
     ...(priority !== undefined && { priority: parseFlag('--priority', priority, wholeNumber) }),
-    ...(runAt !== undefined && { runAt: parseFlag('--run-at', runAt, instant) }),
+    ...(runAt !== undefined && { runAt: parseInstant('--run-at', runAt) }),
     ...(maxRetries !== undefined && { maxRetries: parseFlag('--max-retries', maxRetries, wholeNumber) }),
   }
 }
@@ -103,14 +104,6 @@ function write(flags: Flags, json: unknown, text: string): void {
 function wholeNumber(text: string): number {
   if (!/^-?\d{1,10}$/.test(text)) throw new Error('expected a whole number')
   return Number(text)
-}
-
-function instant(text: string): Date {
-  const date = new Date(text)
-  if (!/^\d{4}-\d\d-\d\dT.*(Z|[+-]\d\d:?\d\d)$/.test(text) || Number.isNaN(date.getTime())) {
-    throw new Error('expected an instant with its zone, such as 2030-01-31T08:00:00Z')
-  }
-  return date
 }
 
 function parseFlag<T>(flag: string, text: string, parse: (text: string) => T): T {

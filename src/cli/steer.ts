@@ -3,6 +3,7 @@ import { ASSIGNEE_STATUSES, type AssigneeStatus } from '../engine/assignee.ts'
 import type { Engine } from '../engine/engine.ts'
 import { formatId, formatJobId, parseJobId } from '../engine/ids.ts'
 import type { Job } from '../engine/job.ts'
+import { BULK, isForMany, runBulk, withBulkFlags } from './bulk.ts'
 import { CliError } from './cli-error.ts'
 import { readJobFile } from './job-file.ts'
 import { commandWith, LISTENING_SETTINGS } from './settings-options.ts'
@@ -113,15 +114,22 @@ export function steerCommands(): Command[] {
 }
 
 function verbCommand({ name, description, flags = {}, run }: Verb): Command {
-  const command = commandWith(name, description, LISTENING_SETTINGS)
-    .argument('<ID>', 'JB_… of the job')
+  const bulk = BULK[name]
+  const command = commandWith(name, bulk ? `${description}; or many, by flags` : description, LISTENING_SETTINGS)
+    .argument(bulk ? '[ID]' : '<ID>', 'JB_… of the job')
     .option('--reason <TEXT>', 'why, for the audit trail')
     .option('--json', 'write the answer as JSON')
   for (const [flag, meaning] of Object.entries(flags)) command.option(flag, meaning)
-  return command.action(async (given: string, options: Flags) => {
-    const id = parseJobId(given)
+  if (bulk) withBulkFlags(command)
+  return command.action(async (given: string | undefined, options: Flags) => {
     const { reason } = options
     const by = { actor: ACTOR, ...(typeof reason === 'string' && { reason }) }
+    if (bulk && isForMany(given, options)) {
+      const single = Object.keys(flags).find((flag) => options[flag.slice(2)] === true)
+      if (single) throw new CliError(`${single} is for one job.`, { exitCode: 2 })
+      return withEngine(options, [], async (engine) => write(options, await runBulk(bulk, engine, options, by)))
+    }
+    const id = parseJobId(given!)
     await withEngine(options, [], async (engine) => write(options, await run(engine, id, by, options)))
   })
 }

@@ -2,7 +2,8 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
-import { cancelLocked, type EndReport, leaveChildSet, lockSubtree, type VerbOptions } from './cascade.ts'
+import { cancelLocked, lockSubtree, parentsOf, type VerbOptions } from './cascade.ts'
+import { type EndReport, leaveChildSets } from './child-edges.ts'
 import { InvalidStateError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { jobFromRow } from './job.ts'
@@ -27,8 +28,8 @@ export async function archiveJob(db: Database, id: string, { actor, reason }: Ve
       const why = { reason: reason ?? 'archived', code: 'archived' as const }
       ends.push(await cancelLocked(tx, row, undefined, why, actor))
     }
-    await tx.query(archive, [id, actor, reason ?? null])
-    if (parent) ends.push(await leaveChildSet(tx, row, parent, actor))
+    await archiveRows(tx, [id], { actor, ...(reason !== undefined && { reason }) })
+    ends.push(await leaveChildSets(tx, [row], parentsOf(parent), actor))
     return { job: await readBack(tx, id), woken: ends.flatMap((end) => end.woken) }
   })
 }
@@ -54,6 +55,11 @@ export async function unarchiveJob(db: Database, id: string, { actor, reason }: 
   })
 }
 
+/** Marks rows as archived that this transaction holds locked, and says so in the log. */
+export async function archiveRows(tx: Tx, ids: readonly string[], { actor, reason }: VerbOptions): Promise<void> {
+  await tx.query(archive, [ids, actor, reason ?? null])
+}
+
 async function wakeIfWaiting(tx: Tx, row: JobTable, actor: string): Promise<string[]> {
   const candidates = [{ id: row.id, assigneeId: row.assignee_id }]
   return wakeAtEdge(tx, candidates, actor)
@@ -64,7 +70,7 @@ const archive = statement(
   (t) => `
   with archived as (
     update ${t.job} j set archived_at = now(), version = j.version + 1, updated_at = now()
-    where j.id = $1 and j.archived_at is null
+    where j.id = any($1::uuid[]) and j.archived_at is null
     returning j.*
   )
   ${insertEvents(t)}

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
+import { type EndReport, leaveChildSets, NOTHING } from './child-edges.ts'
 import { cancelDescendants, cancelRows } from './descendants.ts'
 import { engineDeletes } from './engine-writes.ts'
 import { InvalidStateError, NotFoundError } from './errors.ts'
@@ -23,14 +24,6 @@ import { isTerminal, type JobState } from './states.ts'
 export interface VerbOptions {
   actor: string
   reason?: string
-}
-
-/** What became of other jobs when one ended. */
-export interface EndReport {
-  /** Parents that were woken. */
-  woken: string[]
-  /** Parents that are to fail in their turn. */
-  failing: string[]
 }
 
 /** Why descendants are cancelled, word for word, by what became of their parent. */
@@ -59,9 +52,8 @@ export async function deleteJob(
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
     const cancelledDescendants = await cancelDescendants(tx, [id], ORPHANED.deleted, actor)
-    await engineDeletes(tx)
-    await tx.query(deleteRow, [id, actor, reason ?? null])
-    const ends = parent ? await leaveChildSet(tx, row, parent, actor) : NOTHING
+    await deleteRows(tx, [id], { actor, ...(reason !== undefined && { reason }) })
+    const ends = await leaveChildSets(tx, [row], parentsOf(parent), actor)
     return { job: jobFromRow(row), cancelledDescendants, ...ends }
   })
 }
@@ -182,8 +174,6 @@ export async function failFailingParents(
   return report
 }
 
-const NOTHING: EndReport = { woken: [], failing: [] }
-
 /** Locks: the tree exclusively, then the job's and its parent's rows in the one order. */
 export async function lockSubtree(tx: Tx, id: string): Promise<{ row: JobTable; parent: JobTable | undefined }> {
   const [found] = await tx.query(findPlace, [id])
@@ -210,23 +200,20 @@ async function settleEdge(
   return wakeSettled(tx, after, actor)
 }
 
-/** A child that left its parent's child set for good: deleted or archived. `row` is the child as it was before. */
-export async function leaveChildSet(tx: Tx, row: JobTable, parent: JobTable, actor: string): Promise<EndReport> {
-  if (row.archived_at !== null) return NOTHING
-  await tx.query(uncountChild, [parent.id])
-  const ended = isTerminal(row.state as JobState) ? 0 : 1
-  const after = await applyMoves(tx, [{ id: parent.id, move: null, ended, failingChildId: null }], actor)
-  return wakeSettled(tx, after, actor)
+/** The parent of one job, for what takes those of many. */
+export function parentsOf(parent: JobTable | undefined): Map<string, JobTable> {
+  return new Map(parent && [[parent.id, parent]])
+}
+
+/** Deletes rows that this transaction holds locked, and says so in the log. */
+export async function deleteRows(tx: Tx, ids: readonly string[], { actor, reason }: VerbOptions): Promise<void> {
+  await engineDeletes(tx)
+  await tx.query(deleteStatement, [ids, actor, reason ?? null])
 }
 
 const readFailingChild = statement<{ failing_child_id: string | null }>(
   'cascade.read-failing-child',
   (t) => `select failing_child_id from ${t.job} where id = $1`,
-)
-
-const uncountChild = statement(
-  'cascade.uncount-child',
-  (t) => `update ${t.job} set child_count = child_count - 1 where id = $1`,
 )
 
 const failRow = statement(
@@ -250,10 +237,10 @@ const failRow = statement(
   from failed`,
 )
 
-const deleteRow = statement(
+const deleteStatement = statement(
   'cascade.delete',
   (t) => `
-  with gone as (delete from ${t.job} where id = $1 returning *)
+  with gone as (delete from ${t.job} where id = any($1::uuid[]) returning *)
   ${insertEvents(t)}
   select 'deleted', id, tree_id, parent_id, type, state, null, phase, wave, attempt, version + 1, $2, $3, null
   from gone`,

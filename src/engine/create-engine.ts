@@ -4,9 +4,11 @@ import { assertSchemaFits, migrate } from '../db/migrate.ts'
 import { SchemaTooNewError } from '../db/migration-errors.ts'
 import { archiveJob, unarchiveJob } from './archive.ts'
 import { setAssignee } from './assignee.ts'
+import { createEngineBulk } from './bulk/engine-bulk.ts'
 import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
 import { createJobRegistry } from './definition/job-registry.ts'
 import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
+import { createEngineLists } from './engine-lists.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
 import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
 import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
@@ -198,6 +200,8 @@ export function createEngine(options: EngineOptions): Engine {
   }
 
   const engine: Engine = {
+    ...createEngineLists(db, jobs, reach),
+    ...createEngineBulk({ db, reach, ring, steering }),
     start() {
       if (stopped) return Promise.reject(new UnavailableError('The engine was stopped.'))
       started ??= reach(start).catch((error: unknown) => {

@@ -1,8 +1,10 @@
 import type { Registry } from 'prom-client'
 import type { Database } from '../db/database.ts'
 import type { Assignee, AssigneeStatus } from './assignee.ts'
+import type { EngineBulk } from './bulk/engine-bulk.ts'
 import type { ResultOf } from './definition/contract.ts'
 import type { JobRegistry } from './definition/job-registry.ts'
+import type { EngineLists } from './engine-lists.ts'
 import type { Explanation } from './explain/explanation.ts'
 import type { Doorbell } from './feed/doorbell.ts'
 import type { Feed } from './feed/hub.ts'
@@ -56,7 +58,7 @@ export type EngineFeed = Feed['subscribe'] & Pick<Feed, 'subscribe' | 'read' | '
  * Ids are taken as `JB_<uuid>` or bare, and given bare. Every verb throws {@link UnavailableError} when the database
  * cannot be reached: what was asked may be done or not.
  */
-export interface Engine {
+export interface Engine extends EngineLists, EngineBulk {
   /**
    * Brings the schema up to date, and begins to run jobs, to maintain and to listen. Again: does nothing.
    *

@@ -2,12 +2,14 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
-import { lockSubtree, type VerbOptions } from './cascade.ts'
+import { lockSubtree, parentsOf, type VerbOptions } from './cascade.ts'
+import type { Parents } from './child-edges.ts'
 import { InvalidStateError, ParentGoneError, ValidationError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type CancelCode, type Job, jobFromRow } from './job.ts'
 import { lockJobs } from './locks.ts'
 import { gainMembers } from './membership.ts'
+import { groupBy } from './reads/group-by.ts'
 import { isTerminal, type JobState, stateList } from './states.ts'
 import { wakeAtEdge } from './wake.ts'
 
@@ -53,18 +55,33 @@ export async function retryJob(db: Database, id: string, options: RetryOptions):
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
     refuse(row, parent, options)
-    const top: Reopening = { row, reopenedChildren: 0 }
-    const levels = children === 'none' ? [[top]] : await reopenLevels(tx, top, descendants)
-    const below = levels.slice(1).flat()
-    await reopenRows(tx, below, actor, 'reopened with its parent')
-    await reopenRows(tx, levels[0]!, actor, reason)
-    await countReopened(tx, row, parent, actor)
-    // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
-    const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
-    const woken = await wakeAtEdge(tx, candidates, actor)
+    const how = { actor, reason, descendants, children }
+    const reopened = await reopenLocked(tx, [row], parentsOf(parent), how)
     const job = jobFromRow((await lockJobs(tx, [id])).get(id)!)
-    return { job, reopenedDescendants: below.length, woken }
+    return { job, ...reopened }
   })
+}
+
+/**
+ * Opens terminal jobs again, of which none is above another, with what is cancelled (or failed) below them. Their rows and
+ * their parents' are locked by this transaction.
+ */
+export async function reopenLocked(
+  tx: Tx,
+  rows: readonly JobTable[],
+  parents: Parents,
+  how: { actor: string; reason: string; descendants: boolean; children: 'reopen' | 'none' },
+): Promise<{ reopenedDescendants: number; woken: string[] }> {
+  const { actor, reason, descendants, children } = how
+  const tops = rows.map((row): Reopening => ({ row, reopenedChildren: 0 }))
+  const levels = children === 'none' ? [tops] : await reopenLevels(tx, tops, descendants)
+  const below = levels.slice(1).flat()
+  await reopenRows(tx, below, actor, 'reopened with its parent')
+  await reopenRows(tx, levels[0]!, actor, reason)
+  await countReopened(tx, rows, parents, actor)
+  // Waiting parents below which nothing is open, such as one whose last children were deleted meanwhile.
+  const candidates = levels.flat().map((node) => ({ id: node.row.id, assigneeId: node.row.assignee_id }))
+  return { reopenedDescendants: below.length, woken: await wakeAtEdge(tx, candidates, actor) }
 }
 
 /**
@@ -81,14 +98,19 @@ export async function reopenToWake(
 ): Promise<void> {
   refuseWithoutParent(row, parent)
   await reopenRows(tx, [{ row, reopenedChildren: 0, waits: true }], actor, reason)
-  await countReopened(tx, row, parent, actor)
+  await countReopened(tx, [row], parentsOf(parent), actor)
 }
 
-/** Its parent has an open child more, if it is a member. */
-async function countReopened(tx: Tx, row: JobTable, parent: JobTable | undefined, actor: string): Promise<void> {
-  if (!parent || row.archived_at !== null) return
-  const gain = { members: 0, opened: 1, reopenedId: row.id, actor, reason: 'child reopened: wake withdrawn' }
-  await gainMembers(tx, parent.id, gain)
+/** Their parents have so many open children more, as far as they are members. */
+async function countReopened(tx: Tx, rows: readonly JobTable[], parents: Parents, actor: string): Promise<void> {
+  const members = rows.filter((row) => row.archived_at === null)
+  for (const [parentId, children] of groupBy(members, (row) => row.parent_id)) {
+    const parent = parents.get(parentId ?? '')
+    if (!parent) continue
+    const failing = children.find((child) => child.id === parent.failing_child_id)
+    const gain = { members: 0, opened: children.length, actor, reason: 'child reopened: wake withdrawn' }
+    await gainMembers(tx, parent.id, failing ? { ...gain, reopenedId: failing.id } : gain)
+  }
 }
 
 function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants, children }: RetryOptions): void {
@@ -130,8 +152,8 @@ export function endedWaiting(row: JobTable): boolean {
 }
 
 /** The jobs to reopen, level by level from the top, each level read by a statement of its own under the tree's lock. */
-async function reopenLevels(tx: Tx, top: Reopening, descendants: boolean): Promise<Reopening[][]> {
-  const levels: Reopening[][] = [[top]]
+async function reopenLevels(tx: Tx, tops: readonly Reopening[], descendants: boolean): Promise<Reopening[][]> {
+  const levels: Reopening[][] = [[...tops]]
   for (let level = levels[0]!; level.length > 0; level = levels.at(-1)!) {
     // A job that ended in its ingest runs that again, and so spawns what it wants itself.
     const waits = level.filter(({ row }) => endedWaiting(row) || (descendants && row.phase === 'aggregate'))

@@ -22,4 +22,8 @@ export type ApiEngine = Pick<
   | 'archiveJob'
   | 'unarchiveJob'
   | 'setAssignee'
+  | 'cancelJobs'
+  | 'retryJobs'
+  | 'archiveJobs'
+  | 'deleteJobs'
 >

@@ -42,6 +42,17 @@ export function assigneeIdArg(id: string): string {
   throw new BadRequestError('An assignee id must not be empty.')
 }
 
+/**
+ * The stored id of `WK_<uuid>` or of a bare UUID.
+ *
+ * @throws {BadRequestError} it is neither
+ */
+export function workerIdArg(id: string): string {
+  const bare = withoutPrefix('WK', id)
+  if (validate(bare)) return bare.toLowerCase()
+  throw new BadRequestError(`Not a worker id: ${quoted(id)}. Expected WK_<uuid> or a UUID.`)
+}
+
 /** What a global id names. */
 export interface GlobalId {
   prefix: IdPrefix
@@ -62,7 +73,9 @@ export function parseGlobalId(globalId: string): GlobalId {
     if (prefix === 'EV' && isEventNumber(id)) return { prefix, id }
     if (prefix === 'AS' && id !== '') return { prefix, id }
   }
-  throw new BadRequestError(`Not a global id: ${quoted(globalId)}. Expected JB_<uuid>, EV_<number> or AS_<id>.`)
+  throw new BadRequestError(
+    `Not a global id: ${quoted(globalId)}. Expected JB_<uuid>, EV_<number>, WK_<uuid> or AS_<id>.`,
+  )
 }
 
 function withoutPrefix(prefix: IdPrefix, id: string): string {

@@ -7,6 +7,7 @@ import type { Attempt } from '../engine/reads/attempts.ts'
 import { checkedSize, PAGE_LIMITS, type PageArgs, pageRequest } from '../engine/reads/page.ts'
 import type { WakeReceipt } from '../engine/reads/receipts.ts'
 import type { StateCounts } from '../engine/reads/state-counts.ts'
+import type { Worker } from '../engine/reads/workers.ts'
 import { type Connection, connectionOf } from './connection.ts'
 import { type Context, loadersOf } from './context.ts'
 import { type JobListArgs, jobListRequest } from './job-list.ts'
@@ -77,6 +78,12 @@ export async function explainedJobs(
 /** The assignee; null if none is set or it is unknown. */
 export async function jobAssignee(job: Job, _args: unknown, context: Context, info: Info): Promise<Assignee | null> {
   return job.assigneeId === null ? null : loadersOf(context, info).assignee.load(job.assigneeId)
+}
+
+/** Who runs it; null unless it is RUNNING, and for a worker that has gone. */
+export async function jobWorker(job: Job, _args: unknown, context: Context, info: Info): Promise<Worker | null> {
+  const { state, workerId } = job
+  return state !== 'running' || workerId === null ? null : loadersOf(context, info).worker.load(workerId)
 }
 
 /** Stacks tell of the program's inside: they are for those who steer it. */

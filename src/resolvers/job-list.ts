@@ -1,7 +1,7 @@
 import type { JobFilter } from '../engine/reads/job-filter.ts'
 import type { JobOrder } from '../engine/reads/job-page.ts'
 import { type PageArgs, pageRequest } from '../engine/reads/page.ts'
-import { assigneeIdArg, jobIdArg, jobIdArgs } from './global-ids.ts'
+import { assigneeIdArg, jobIdArg, jobIdArgs, workerIdArg } from './global-ids.ts'
 import type { ChildrenRequest } from './loaders.ts'
 
 /** Arguments of a list of jobs, ids as the caller wrote them. */
@@ -27,5 +27,6 @@ export function jobFilter(filter: JobFilter): JobFilter {
     treeId: filter.treeId && jobIdArg(filter.treeId),
     parentId: filter.parentId && jobIdArg(filter.parentId),
     assigneeIds: filter.assigneeIds?.map(assigneeIdArg),
+    workerIds: filter.workerIds?.map(workerIdArg),
   }
 }

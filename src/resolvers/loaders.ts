@@ -5,16 +5,18 @@ import { explainJobs } from '../engine/explain/explain.ts'
 import type { Explanation } from '../engine/explain/explanation.ts'
 import type { JobEvent } from '../engine/feed/event.ts'
 import type { Job } from '../engine/job.ts'
-import { assigneesById } from '../engine/reads/assignees.ts'
+import { assignedCounts, assigneesById } from '../engine/reads/assignees.ts'
 import { type Attempt, attemptsOf } from '../engine/reads/attempts.ts'
 import { childCounts } from '../engine/reads/child-counts.ts'
 import type { Heavy } from '../engine/reads/columns.ts'
 import { eventPages, eventsById } from '../engine/reads/events.ts'
+import { type GroupCount, groupCounts } from '../engine/reads/groups.ts'
 import { childPages, type JobListRequest } from '../engine/reads/job-page.ts'
 import { jobsById } from '../engine/reads/jobs-by-id.ts'
 import { type Page, type PageRequest, pageOf } from '../engine/reads/page.ts'
 import { receiptsOf, type WakeReceipt } from '../engine/reads/receipts.ts'
 import { type StateCounts, stateCounts } from '../engine/reads/state-counts.ts'
+import { type Worker, workersById } from '../engine/reads/workers.ts'
 import type { ApiEngine } from './api-engine.ts'
 import { TreeLoader } from './tree-loader.ts'
 
@@ -29,6 +31,8 @@ export class Loaders {
   readonly job: DataLoader<string, Job | null>
   readonly event: DataLoader<string, JobEvent | null>
   readonly assignee: DataLoader<string, Assignee | null>
+  readonly assignedCounts: DataLoader<string, StateCounts>
+  readonly worker: DataLoader<string, Worker | null>
   readonly receipt: DataLoader<string, WakeReceipt | null>
   readonly childCounts: DataLoader<string, StateCounts>
   readonly explanations: DataLoader<string, Explanation[]>
@@ -37,6 +41,7 @@ export class Loaders {
   readonly #db: Database
   /** One loader for each way that lists are asked for. */
   readonly #lists = new Map<string, DataLoader<string, unknown>>()
+  #groups: Promise<GroupCount[]> | undefined
 
   constructor({ database: db, jobs }: Pick<ApiEngine, 'database' | 'jobs'>, heavy: Heavy) {
     this.#db = db
@@ -52,6 +57,14 @@ export class Loaders {
     this.assignee = rows(
       (ids) => assigneesById(db, ids),
       (assignee) => assignee.id,
+    )
+    this.assignedCounts = lists(
+      (ids) => assignedCounts(db, ids),
+      () => stateCounts([]),
+    )
+    this.worker = rows(
+      (ids) => workersById(db, ids),
+      (worker) => worker.id,
     )
     this.receipt = rows(
       (ids) => receiptsOf(db, ids),
@@ -102,6 +115,12 @@ export class Loaders {
     )
   }
 
+  /** The jobs of which `wanted` holds, by state. All fields that count jobs by queue or type share one statement. */
+  async countsOf(wanted: (group: GroupCount) => boolean): Promise<StateCounts> {
+    this.#groups ??= groupCounts(this.#db)
+    return stateCounts((await this.#groups).filter(wanted))
+  }
+
   /** Jobs that were read on another way and need not be read again. */
   prime(jobs: Iterable<Job>): void {
     for (const job of jobs) this.job.prime(job.id, job)
@@ -109,8 +128,10 @@ export class Loaders {
 
   /** Forgets everything that was read: before each frame of a subscription, and after each mutation. */
   clear(): void {
-    const loaders = [this.job, this.event, this.assignee, this.receipt, this.childCounts, this.explanations]
+    const { job, event, assignee, assignedCounts, worker, receipt, childCounts, explanations } = this
+    const loaders = [job, event, assignee, assignedCounts, worker, receipt, childCounts, explanations]
     for (const loader of loaders) loader.clearAll()
+    this.#groups = undefined
     this.#lists.clear()
   }
 

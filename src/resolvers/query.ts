@@ -17,6 +17,7 @@ import {
   type PageRequest,
   pageRequest,
 } from '../engine/reads/page.ts'
+import type { Worker } from '../engine/reads/workers.ts'
 import { BadRequestError } from './bad-request.ts'
 import { type Connection, connectionOf } from './connection.ts'
 import { type Context, loadersOf } from './context.ts'
@@ -32,6 +33,7 @@ export type FoundNode =
   | { type: 'Job'; value: Job }
   | { type: 'JobEvent'; value: JobEvent }
   | { type: 'Assignee'; value: Assignee }
+  | { type: 'Worker'; value: Worker }
 
 /** Anything by its global id; null if there is no such thing. */
 export async function findNode(globalId: string, context: Context, info: Info): Promise<FoundNode | null> {
@@ -51,8 +53,10 @@ export async function findNode(globalId: string, context: Context, info: Info): 
       const value = await loaders.assignee.load(id)
       return value && { type: 'Assignee', value }
     }
-    default:
-      return null
+    case 'WK': {
+      const value = await loaders.worker.load(id)
+      return value && { type: 'Worker', value }
+    }
   }
 }
 

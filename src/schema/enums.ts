@@ -222,7 +222,8 @@ export const JobOrderField = lowerCaseEnum<JobOrder['field']>(
   'JobOrderField',
   'Which instant a list of jobs is ordered by; ties by id.',
   {
-    CREATED_AT: 'When it was enqueued.',
+    CREATED_AT:
+      'When it was enqueued. Lists that name a tree, a parent, an assignee, an error, a key, metadata or a text go by the id, which carries that instant.',
     UPDATED_AT: 'When it last changed.',
   },
 )

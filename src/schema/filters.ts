@@ -16,9 +16,17 @@ JobFilter.implement({
     queues: t.stringList({ description: 'On these queues.' }),
     key: t.string({ description: 'With this key.' }),
     assigneeIds: t.idList({ description: 'Of these assignees.' }),
+    workerIds: t.idList({ description: 'RUNNING on these workers.' }),
     errorCodes: t.field({ type: [FailureCode], description: 'With these last errors.' }),
+    error: t.string({
+      description:
+        "Text in the last error's message. Alone, it is looked for in the newest 100,000 jobs of each error code.",
+    }),
     metadata: t.field({ type: 'JSON', description: 'Metadata contains this.' }),
-    search: t.string({ description: 'Text in id, key, type or error.' }),
+    search: t.string({
+      description:
+        'Text in id, key, type or error. A whole id is found in any case, other text in the newest 100,000 jobs; in all of what `parentId`, `treeId`, `assigneeIds`, `errorCodes` or `key` leave.',
+    }),
     createdAfter: t.field({ type: 'DateTime', description: 'Enqueued at or after.' }),
     createdBefore: t.field({ type: 'DateTime', description: 'Enqueued before.' }),
     archived: t.boolean({

@@ -11,6 +11,7 @@ import {
   jobParent,
   jobReceipt,
   jobRoot,
+  jobWorker,
 } from '../resolvers/job-fields.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
@@ -18,7 +19,7 @@ import { CancelCode, ChildFailurePolicy, FailureCode, JobState, OrphanPolicy, Ph
 import { Explanation } from './explanation.ts'
 import { JobFilter, JobOrder } from './filters.ts'
 import { Attempt, Progress, Timeouts, WakeReceipt } from './job-parts.ts'
-import { Job, JobConnection, JobEventConnection } from './refs.ts'
+import { Job, JobConnection, JobEventConnection, Worker } from './refs.ts'
 import { StateCounts } from './state-counts.ts'
 
 Job.implement({
@@ -93,6 +94,12 @@ Job.implement({
       nullable: true,
       description: 'The assignee; null if none is set or it is unresolved.',
       resolve: jobAssignee,
+    }),
+    worker: t.field({
+      type: Worker,
+      nullable: true,
+      description: 'Who runs it; null unless RUNNING.',
+      resolve: jobWorker,
     }),
     ephemeral: t.exposeBoolean('ephemeral', { description: 'A parent that recovery never wakes.' }),
     archivedAt: t.expose('archivedAt', {

@@ -18,10 +18,10 @@ import { Role } from './enums.ts'
 import { JobEventFilter, JobFilter, JobOrder } from './filters.ts'
 import { JobEventBatch } from './job-event.ts'
 import { JobTree } from './job-tree.ts'
-import { Job, JobConnection, JobEvent } from './refs.ts'
+import { Job, JobConnection, JobEvent, Worker } from './refs.ts'
 import { Stats } from './stats.ts'
 
-const NODE_TYPES = { Job, JobEvent, Assignee }
+const NODE_TYPES = { Job, JobEvent, Assignee, Worker }
 
 /** A node marked with its type, by which the interface finds it. */
 function branded(found: FoundNode | null): FoundNode['value'] | null {

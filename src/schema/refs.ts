@@ -1,12 +1,15 @@
 import type { JobEvent as EngineJobEvent } from '../engine/feed/event.ts'
 import type { Job as EngineJob } from '../engine/job.ts'
+import type { Worker as EngineWorker } from '../engine/reads/workers.ts'
 import { builder } from './builder.ts'
 
-// Types that refer to one another; their fields are in job.ts and job-event.ts.
+// Types that refer to one another; their fields are in job.ts, job-event.ts and worker.ts.
 
 export const Job = builder.objectRef<EngineJob>('Job')
 
 export const JobEvent = builder.objectRef<EngineJobEvent>('JobEvent')
+
+export const Worker = builder.objectRef<EngineWorker>('Worker')
 
 export const JobConnection = builder.connectionObject(
   { type: Job, name: 'JobConnection', description: 'A page of jobs.' },

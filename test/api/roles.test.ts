@@ -36,6 +36,10 @@ const VERBS = (id: string): [string, Role][] => [
   [`mutation { unarchiveJob(input: { id: "${id}" }) { __typename } }`, 'operator'],
   [`mutation { deleteJob(input: { id: "${id}" }) { __typename } }`, 'admin'],
   ['mutation { setAssignee(input: { id: "ann", status: ACTIVE }) { __typename } }', 'admin'],
+  ['mutation { cancelJobs(input: { filter: { types: ["none"] }, dryRun: true }) { __typename } }', 'admin'],
+  ['mutation { retryJobs(input: { filter: { types: ["none"] }, dryRun: true }) { __typename } }', 'admin'],
+  ['mutation { archiveJobs(input: { filter: { types: ["none"] }, dryRun: true }) { __typename } }', 'admin'],
+  ['mutation { deleteJobs(input: { filter: { types: ["none"] }, dryRun: true }) { __typename } }', 'admin'],
 ]
 
 test('each verb needs its role, and a refused one does nothing', async () => {

@@ -134,4 +134,42 @@ describe('commands that steer', { timeout: 120_000 }, () => {
       await fails(1, /Not a job id: "JB_7"/, command, 'JB_7')
     }
   })
+
+  test('cancel, retry, archive and delete take many jobs by flags, after a dry run', async () => {
+    const list = Array.from({ length: 12 }, () => ({ type: 'many', queue: 'slow', children: [{ type: 'below' }] }))
+    const ids = (await engine.enqueueMany(list)).map(({ id }) => `JB_${id}`)
+    const flags = ['--type', 'many,other', '--queue', 'slow']
+    const lines = (await ok('cancel', ...flags, '--state', 'WAITING', '--dry-run', '--limit', '11')).split('\n')
+    expect(lines[0]).toBe('Would be cancelled: 11 jobs, of 12 jobs that match; 11 descendants cancelled with them')
+    expect(lines.slice(1)).toEqual([...ids.slice(0, 10).map((id) => `  ${id} many waiting`), '  and 1 other'])
+    const answer = await json('cancel', ...flags, '--reason', 'INC-3')
+    expect(answer).toMatchObject({ dryRun: false, matched: 12, changed: 12, cancelledDescendants: 12 })
+    expect(answer.sample[0]).toMatchObject({ id: ids[0], state: 'cancelled', cancelReason: 'INC-3' })
+    expect(await lastEvent(ids[11]!)).toEqual({ kind: 'moved', to: 'cancelled', actor: 'cli', reason: 'INC-3' })
+    expect((await ok('retry', ...flags, '--created-after', '2020-01-01T00:00:00Z')).split('\n')[0]).toBe(
+      '12 jobs opened again',
+    )
+    expect((await ok('archive', '--tree', ids[0]!, '--roots')).split('\n')[0]).toBe(
+      '1 job archived; 1 descendant cancelled with them',
+    )
+    expect((await ok('delete', ...flags, '--archived')).split('\n')).toEqual([
+      '1 job deleted',
+      `  ${ids[0]} many cancelled`,
+    ])
+    expect(await json('delete', '--search', ids[1]!)).toMatchObject({ changed: 1, cancelledDescendants: 1 })
+  })
+
+  test('one job and many do not go together, and flags that make no sense are refused', async () => {
+    const id = await enqueue()
+    await fails(2, /^Give either the ID of one job, or flags/, 'cancel', id, '--type', 'a')
+    await fails(2, /^Give either the ID of one job, or flags/, 'cancel', id, '--dry-run')
+    await fails(2, /^Give the ID of a job, or flags/, 'delete')
+    await fails(2, /^--rerun is for one job/, 'retry', '--type', 'a', '--rerun')
+    await fails(2, /^--state is "asleep": expected one of queued, /, 'cancel', '--state', 'asleep')
+    await fails(2, /^--error-code is "X": expected one of AI_FAILURE, /, 'retry', '--error-code', 'X')
+    await fails(2, /^--created-before is "2030": expected an instant/, 'archive', '--created-before', '2030')
+    await fails(1, /limit: must be from 1 to 10000/, 'cancel', '--type', 'a', '--limit', '0')
+    await fails(1, /filter: must say which jobs/, 'cancel', '--search', '')
+    await fails(1, /Not a job id/, 'cancel', '--tree', 'JB_7')
+  })
 })

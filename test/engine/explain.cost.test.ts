@@ -49,9 +49,10 @@ function counting(): { db: Database; names: string[] } {
     return new Proxy(client, {
       get(target, property) {
         if (property !== 'query') return Reflect.get(target, property, target)
-        return (text: string, ...rest: unknown[]) => {
+        return (query: string | { text: string }, ...rest: unknown[]) => {
+          const text = typeof query === 'string' ? query : query.text
           names.push(/coppice:(\S+)/.exec(text)?.[1] ?? text.split(' ')[0]!)
-          return (target.query as (...all: unknown[]) => unknown)(text, ...rest)
+          return (target.query as (...all: unknown[]) => unknown)(query, ...rest)
         }
       },
     })
@@ -71,7 +72,7 @@ test('fifty jobs take as many statements as one', async () => {
     'explain.leaves',
     'explain.subjects',
     'explain.paused-ancestors',
-    'explain.workers',
+    'reads.workers',
     'explain.slots',
     'explain.places',
     'commit',

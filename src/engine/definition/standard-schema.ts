@@ -1,4 +1,4 @@
-import type { StandardSchemaV1 } from '@standard-schema/spec'
+import type { StandardJSONSchemaV1, StandardSchemaV1 } from '@standard-schema/spec'
 import { type InputIssue, ValidationError } from '../errors.ts'
 import type { Json } from '../job.ts'
 
@@ -48,5 +48,15 @@ async function run(schema: StandardSchemaV1, value: unknown): Promise<Parsed> {
       path: path.map((segment) => String(typeof segment === 'object' ? segment.key : segment)),
       message,
     })),
+  }
+}
+
+/** JSON Schema of what a schema takes; null without a schema, for one that cannot tell, and for what JSON Schema has no words for. */
+export function jsonSchemaOf(schema: SchemaSlot): Json {
+  const standard: Partial<StandardJSONSchemaV1.Props> | undefined = schema?.['~standard']
+  try {
+    return (standard?.jsonSchema?.input({ target: 'draft-2020-12' }) as Json | undefined) ?? null
+  } catch {
+    return null
   }
 }

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { type Tx, transaction } from '../../db/transaction.ts'
 import type { JobRegistry } from '../definition/job-registry.ts'
+import { liveWorkers, type Worker } from '../reads/workers.ts'
 import { isTerminal, type JobState } from '../states.ts'
 import { findPausedAncestors, type PausedAncestor } from './ancestors.ts'
 import type { Explanation, Reason } from './explanation.ts'
@@ -14,7 +15,6 @@ import type { HoldingLeaf, Situation } from './situation.ts'
 import { findSlots, type Slots, slotName } from './slots.ts'
 import { readSubjects, type Subject, stateBelow } from './subjects.ts'
 import { openChildren, settled } from './waiting.ts'
-import { type LiveWorker, liveWorkers } from './workers.ts'
 
 /** What the process that explains knows. */
 export interface ExplainContext {
@@ -43,7 +43,7 @@ interface Surroundings {
   subjects: Map<string, Subject>
   leaves: Map<string, Leaf[]>
   ancestors: Map<string, PausedAncestor[]>
-  workers: LiveWorker[]
+  workers: Worker[]
   slots: Map<string, Slots>
   places: Map<string, PlaceInLine>
 }

@@ -1,8 +1,9 @@
 import { formatId, formatJobId } from '../ids.ts'
+import type { Worker } from '../reads/workers.ts'
 import { type Reason, reasonOf } from './explanation.ts'
 import { msSince, type Situation } from './situation.ts'
 import { ageText, countText, instantText, iso, listText } from './words.ts'
-import { type LiveWorker, serving } from './workers.ts'
+import { serving } from './workers.ts'
 
 /** Workers that facts name. */
 const MAX_WORKERS = 10
@@ -72,7 +73,7 @@ export function noWorker({ job, workers }: Situation): Reason | undefined {
   })
 }
 
-function workerText(worker: LiveWorker): string {
+function workerText(worker: Worker): string {
   const types = worker.types.length === 0 ? 'no types' : listText(worker.types)
   const queues = worker.queues.length === 0 ? '' : `, from ${listText(worker.queues)}`
   return `${formatId('WK', worker.id)} on ${worker.host} (${types}${queues}${worker.stopping ? '; stopping' : ''})`
@@ -110,7 +111,7 @@ export function concurrencyLimit({ job, definition, slots }: Situation): Reason 
 export function inLine({ job, definition, workers, slots, place }: Situation): Reason {
   const able = serving(workers, job)
   const total = able.reduce((sum, worker) => sum + worker.concurrency, 0)
-  const busy = able.reduce((sum, worker) => sum + worker.busy, 0)
+  const busy = able.reduce((sum, worker) => sum + worker.running, 0)
   return reasonOf({
     reason: 'in_line',
     clause: place === undefined ? 'is in line' : `may be claimed at any moment: ${placeText(place)}`,

@@ -1,13 +1,13 @@
 import type { AnyDefinition } from '../definition/define-job.ts'
 import { formatId } from '../ids.ts'
 import type { Json, Timeouts } from '../job.ts'
+import { heartbeatLives } from '../reads/workers.ts'
 import type { Phase } from '../states.ts'
 import { attemptLimit, DEFAULT_ATTEMPT_LIMIT_MS } from '../worker/attempt-limit.ts'
 import { type Reason, reasonOf } from './explanation.ts'
 import { msSince, type Situation } from './situation.ts'
 import type { Subject } from './subjects.ts'
 import { ageText, iso } from './words.ts'
-import { heartbeatLives } from './workers.ts'
 
 /** A time limit, and who set it. */
 interface Limit {

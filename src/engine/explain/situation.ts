@@ -1,10 +1,10 @@
 import type { AnyDefinition } from '../definition/define-job.ts'
+import type { Worker } from '../reads/workers.ts'
 import type { PausedAncestor } from './ancestors.ts'
 import type { Reason } from './explanation.ts'
 import type { PlaceInLine } from './line.ts'
 import type { Slots } from './slots.ts'
 import type { Subject } from './subjects.ts'
-import type { LiveWorker } from './workers.ts'
 
 /** An open descendant at the end of a parent's chain of waiting, and what it does. */
 export interface HoldingLeaf {
@@ -19,7 +19,7 @@ export interface Situation {
   job: Subject
   /** If its type is known to this process. */
   definition: AnyDefinition | undefined
-  workers: readonly LiveWorker[]
+  workers: readonly Worker[]
   /** What runs under its concurrency key; undefined: nothing, or it has none. */
   slots: Slots | undefined
   /** Undefined where nobody asked. */

@@ -6,12 +6,17 @@ import { type Job, jobFromRow } from '../job.ts'
 import { type Heavy, jobColumns } from './columns.ts'
 import { decodeCursor, encodeCursor, INSTANT_FORMAT, isInstant } from './cursor.ts'
 import { groupBy } from './group-by.ts'
-import { type JobFilter, jobConditions } from './job-filter.ts'
+import type { JobFilter } from './job-filter.ts'
+import { childPath, type JobOrderField, type JobPath, jobPath, type PlaceColumn } from './job-paths.ts'
 import { type Page, type PageRequest, pageOf } from './page.ts'
 
-/** Which instant a list of jobs is ordered by, ties by id. */
+/**
+ * Which instant a list of jobs is ordered by, ties by id. Lists that go by `created_at` go by the id alone, which carries
+ * the instant at which it was made, if the filter names a tree, a parent, ids, a key, assignees, workers, errors,
+ * metadata or a text: so they can be read in order.
+ */
 export interface JobOrder {
-  field: 'created_at' | 'updated_at'
+  field: JobOrderField
   direction: 'asc' | 'desc'
 }
 
@@ -23,17 +28,17 @@ export interface JobListRequest {
   heavy: Heavy
 }
 
-/** A row with its place in the order, in microseconds. */
-type Row = JobTable & { place: string }
+/** A row with its place in the order, in microseconds; null where the id is the place. */
+type Row = JobTable & { place: string | null }
 
 /** One page of the jobs that match. */
 export async function jobPage(db: Database, request: JobListRequest): Promise<Page<Job>> {
+  const path = jobPath(db.tables.job, request.filter, request.order.field)
   const { rows } = await sql<Row>`
-    /* coppice:reads.job-page */ select page.*, ${placeText(request)} as place
-    from (${pageText(db, request, [])}) page
-    order by ${orderText('page', request)}
+    /* coppice:reads.job-page */ ${pageText(db, path, request)}
+    order by ${orderText('page', path, request)}
   `.execute(db.kysely)
-  return toPage(rows, request)
+  return toPage(rows, path, request)
 }
 
 /** One page of the children of each of several parents, in one statement: by parent, absent where there are none. */
@@ -42,55 +47,65 @@ export async function childPages(
   parentIds: readonly string[],
   request: JobListRequest,
 ): Promise<Map<string, Page<Job>>> {
+  const path = childPath(sql.raw(db.tables.job), sql`parent.id`, request.filter, request.order.field)
   const { rows } = await sql<Row>`
-    /* coppice:reads.child-pages */ select page.*, ${placeText(request)} as place
+    /* coppice:reads.child-pages */ select page.*
     from unnest(${parentIds}::uuid[]) with ordinality parent(id, number)
-    cross join lateral (${pageText(db, request, [sql`j.parent_id = parent.id`])}) page
-    order by parent.number, ${orderText('page', request)}
+    cross join lateral (${pageText(db, path, request)} order by ${orderText('page', path, request)}) page
+    order by parent.number, ${orderText('page', path, request)}
   `.execute(db.kysely)
   const byParent = groupBy(rows, (row) => row.parent_id!)
-  return new Map([...byParent].map(([id, children]) => [id, toPage(children, request)]))
+  return new Map([...byParent].map(([id, rows]) => [id, toPage(rows, path, request)]))
 }
 
-function toPage(rows: readonly Row[], request: JobListRequest): Page<Job> {
+function toPage(rows: readonly Row[], { place }: JobPath, request: JobListRequest): Page<Job> {
   return pageOf(rows, request.page, (row) => ({
-    cursor: encodeCursor(cursorKind(request.order), [row.place, row.id]),
+    cursor: encodeCursor(cursorKind(place), place === 'id' ? [row.id] : [row.place!, row.id]),
     node: jobFromRow(row),
   }))
 }
 
-function cursorKind(order: JobOrder): string {
-  return `job.${order.field}`
+function cursorKind(place: PlaceColumn): string {
+  return `job.${place}`
 }
 
-// Keyset pages: one row more than asked for, from the page's near end.
-function pageText(db: Database, request: JobListRequest, more: readonly RawBuilder<unknown>[]) {
-  const { filter, heavy, page } = request
-  const conditions = [...more, ...jobConditions(filter), ...placeConditions(request)]
-  const where = conditions.length > 0 ? sql`where ${sql.join(conditions, sql` and `)}` : sql``
+// Keyset pages: one row more than asked for, from the page's near end. The rows themselves are read for the page only.
+function pageText(db: Database, path: JobPath, request: JobListRequest) {
+  const { heavy, page } = request
+  const limit = page.size + 1
+  const first = path.first({
+    conditions: placeConditions(path, request),
+    cut: { order: orderText('j', path, request), limit },
+  })
   return sql`
-    select ${sql.raw(jobColumns('j', heavy))} from ${sql.raw(db.tables.job)} j ${where}
-    order by ${orderText('j', request)} limit ${page.size + 1}`
+    select page.*, ${placeText(path)} as place from (
+      select found.id from ${first} found order by ${orderText('found', path, request)} limit ${limit}) place
+    cross join lateral (
+      select ${sql.raw(jobColumns('j', heavy))} from ${sql.raw(db.tables.job)} j where j.id = place.id limit 1) page`
 }
 
-// Written out for the rows of the page only, not for all that were sorted.
-function placeText({ order }: JobListRequest) {
-  return sql.raw(`to_char(page.${order.field} at time zone 'UTC', ${INSTANT_FORMAT})`)
+function placeText({ place }: JobPath) {
+  return place === 'id' ? sql`null::text` : sql.raw(`to_char(page.${place} at time zone 'UTC', ${INSTANT_FORMAT})`)
 }
 
-function orderText(alias: string, { order, page }: JobListRequest) {
+function orderText(alias: string, { place }: JobPath, { order, page }: JobListRequest) {
   const direction = (order.direction === 'asc') !== page.backwards ? 'asc' : 'desc'
-  return sql.raw(`${alias}.${order.field} ${direction}, ${alias}.id ${direction}`)
+  const columns = place === 'id' ? ['id'] : [place, 'id']
+  return sql.raw(columns.map((column) => `${alias}.${column} ${direction}`).join(', '))
 }
 
-function placeConditions({ order, page }: JobListRequest): RawBuilder<unknown>[] {
+function placeConditions({ place }: JobPath, { order, page }: JobListRequest): RawBuilder<unknown>[] {
   const behind = order.direction === 'asc' ? '>' : '<'
   const ahead = order.direction === 'asc' ? '<' : '>'
+  const isId = (value: unknown) => validate(value)
   const bound = (cursor: string | null, side: '<' | '>') => {
     if (cursor === null) return []
-    const [instant, id] = decodeCursor(cursorKind(order), cursor, [isInstant, (value) => validate(value)])
-    const place = sql.raw(`(j.${order.field}, j.id) ${side}`)
-    return [sql`${place} (${instant}::timestamptz, ${id}::uuid)`]
+    if (place === 'id') {
+      const [id] = decodeCursor(cursorKind(place), cursor, [isId])
+      return [sql`j.id ${sql.raw(side)} ${id}::uuid`]
+    }
+    const [instant, id] = decodeCursor(cursorKind(place), cursor, [isInstant, isId])
+    return [sql`${sql.raw(`(j.${place}, j.id) ${side}`)} (${instant}::timestamptz, ${id}::uuid)`]
   }
   return [...bound(page.after, behind), ...bound(page.before, ahead)]
 }
