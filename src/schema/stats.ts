@@ -79,8 +79,8 @@ export const Stats = builder.objectRef<EngineStats>('Stats').implement({
       type: StateCounts,
       description:
         'All jobs by state. The active states are counted anew, up to a tenth of the time. Terminal states are counted ' +
-        'exactly, but not each time: their counts may be as old as fifty times what counting takes, a moment for 10,000 ' +
-        'jobs and half a minute or so for a million; `total` is a sum of both.',
+        'exactly, but not each time: their counts may be as old as twenty times what counting takes, a moment for 10,000 ' +
+        'jobs and ten seconds or so for a million; `total` is a sum of both.',
     }),
     oldestDueAt: t.expose('oldestDueAt', {
       type: 'DateTime',

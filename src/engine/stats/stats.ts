@@ -11,8 +11,8 @@ export interface Stats {
   /** When they were read, by the database's clock. */
   at: Date
   /**
-   * Without archived ones. Active states are counted each time; of terminal ones the counts may be some time old: fifty
-   * times what it takes to count them, which is a moment for 10,000 jobs and half a minute or so for a million.
+   * Without archived ones. Active states are counted each time; of terminal ones the counts may be some time old: twenty
+   * times what it takes to count them, which is a moment for 10,000 jobs and ten seconds or so for a million.
    */
   jobs: StateCounts
   /** `runAt` of the oldest job that is due and not claimed; null if none. */
@@ -57,7 +57,7 @@ export interface StatsSources {
 
 /** Share of one connection's time that the cheap figures may take, and that of counting terminal jobs: 1 in … + 1. */
 const CHEAP_REST = 9
-const DEAR_REST = 50
+const DEAR_REST = 20
 
 /** Makes the reading of the figures. Who asks while they are being read gets those. */
 export function createStats({ db, feed, wakeCounters }: StatsSources): () => Promise<Stats> {

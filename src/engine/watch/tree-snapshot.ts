@@ -39,7 +39,11 @@ export async function* treeSnapshot(
     const page = pageRequest({ first: TREE_PAGE_LIMITS.max, after: position }, TREE_PAGE_LIMITS)
     const nodes = [{ treeId, page, states: null, maxDepth: null }]
     const release = await slots.acquire()
-    const read = () => readTrees(db, { roots: [], counts: [treeId], nodes, heavy })
+    const read = () => {
+      // Whoever has left meanwhile is not read for.
+      stop.throwIfAborted()
+      return readTrees(db, { roots: [], counts: [treeId], nodes, heavy })
+    }
     const trees = await patiently(read, stop).finally(release)
     const counts = trees.counts.get(treeId)!
     const { edges, hasNextPage } = trees.nodes[0]!
