@@ -50,7 +50,7 @@ export {
 export type { BackoffPolicy } from './engine/failure/retry.ts'
 export type { JobEvent } from './engine/feed/event.ts'
 export type { JobEventFilter } from './engine/feed/filter.ts'
-export type { FeedBatch, FeedEnd, ReadFeedOptions, SubscribeOptions } from './engine/feed/hub.ts'
+export type { FeedBatch, FeedEnd, FeedStats, ReadFeedOptions, SubscribeOptions } from './engine/feed/hub.ts'
 export type {
   CancelCode,
   ChildFailurePolicy,
@@ -67,9 +67,14 @@ export type {
 export type { JobHandle } from './engine/job-handle.ts'
 export type { Edge, Page, PageArgs } from './engine/reads/page.ts'
 export type { WakeReceipt } from './engine/reads/receipts.ts'
+export type { StateCounts } from './engine/reads/state-counts.ts'
 export type { RetentionOptions } from './engine/retention/options.ts'
 export type { JobStream, StreamedChildren } from './engine/spawn-stream.ts'
 export type { JobState, Phase } from './engine/states.ts'
+export type { Stats, WakeStats } from './engine/stats/stats.ts'
+export type { WatchStats, WatchStatsOptions } from './engine/stats/watch-stats.ts'
 export type { KyselyTransaction, UserTransaction } from './engine/user-transaction.ts'
 export type { JobEnd } from './engine/wait-for.ts'
+export type { TreeUpdate } from './engine/watch/tree-update.ts'
+export type { WatchTree, WatchTreeOptions } from './engine/watch/watch-tree.ts'
 export { AttemptAbortedError } from './engine/worker/abort.ts'

@@ -69,9 +69,18 @@ const VERBS: readonly Verb[] = [
   {
     name: 'retry',
     description: 'run a failed or cancelled job again, in the phase it ended in',
-    flags: { '--descendants': 'those that failed below it too', '--rerun': 'also a job that completed' },
-    async run(engine, id, options, { descendants: below, rerun }) {
-      const how = { ...options, descendants: below === true, rerun: rerun === true }
+    flags: {
+      '--descendants': 'those that failed below it too',
+      '--rerun': 'also a job that completed',
+      '--no-children': 'leave children that were cancelled with it',
+    },
+    async run(engine, id, options, { descendants: below, rerun, children }) {
+      const how = {
+        ...options,
+        descendants: below === true,
+        rerun: rerun === true,
+        children: children === false ? 'none' : 'reopen',
+      } as const
       const { job, reopenedDescendants } = await engine.retryJob(id, how)
       return jobAnswer(job, { reopenedDescendants }, `with ${descendants(reopenedDescendants)}`)
     },

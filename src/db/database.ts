@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
-import { lookWhetherDirect } from './direct.ts'
+import { lookWhetherDirect, runStatement } from './direct.ts'
 import { type Statement, type TableNames, tableNames } from './statement.ts'
 import type { Tables } from './tables.ts'
 
@@ -77,7 +77,18 @@ export function databaseOf(pool: pg.Pool, schema: string, close: () => Promise<v
     text,
     close,
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
-      return (await pool.query(text(statement), parameters as unknown[])).rows as Row[]
+      if (!statement.prepared) return (await pool.query(text(statement), parameters as unknown[])).rows as Row[]
+      const client = await pool.connect()
+      let failure: unknown
+      try {
+        return await runStatement<Row>(client, statement, text(statement), parameters)
+      } catch (error) {
+        failure = error
+        throw error
+      } finally {
+        // As the pool's own `query`: a connection on which something failed is not used again.
+        client.release(failure as Error | undefined)
+      }
     },
   }
 }

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Statement } from './statement.ts'
 
 /*
  * Whether a connection leads to one backend for as long as it lives. Through a pooler in transaction mode each transaction
@@ -15,7 +16,14 @@ export async function lookWhetherDirect(client: pg.ClientBase): Promise<void> {
   if (rows[0]?.pid === processID) direct.add(client)
 }
 
-/** Whether statements may be kept prepared on this connection. */
-export function isDirect(client: pg.ClientBase): boolean {
-  return direct.has(client)
+/** Runs a statement on a connection, kept prepared if it is one of those and may be. */
+export async function runStatement<Row>(
+  client: pg.ClientBase,
+  { name, prepared }: Statement<Row>,
+  text: string,
+  parameters: readonly unknown[],
+): Promise<Row[]> {
+  const values = parameters as unknown[]
+  const run = prepared && direct.has(client) ? client.query({ name, text, values }) : client.query(text, values)
+  return (await run).rows as Row[]
 }

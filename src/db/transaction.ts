@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { isRetryableConflict } from './connection-errors.ts'
 import type { Database, Queryable } from './database.ts'
-import { isDirect } from './direct.ts'
+import { runStatement } from './direct.ts'
 import type { Statement } from './statement.ts'
 
 /** One transaction: runs statements on its own connection. */
@@ -69,12 +69,7 @@ export function onClient(db: Database, client: pg.ClientBase, committed: (() => 
     client,
     afterCommit: (tell) => void committed.push(tell),
     async query<Row>(statement: Statement<Row>, parameters: readonly unknown[] = []) {
-      const text = db.text(statement)
-      const query =
-        statement.prepared && isDirect(client)
-          ? { name: statement.name, text, values: parameters as unknown[] }
-          : { text, values: parameters as unknown[] }
-      return (await client.query(query)).rows as Row[]
+      return runStatement<Row>(client, statement, db.text(statement), parameters)
     },
   }
 }

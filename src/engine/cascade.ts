@@ -132,19 +132,22 @@ export async function endJob(
 
 /**
  * Fails a job that no attempt holds: fail-fast, or a wait that took too long. Its descendants are cancelled, by its
- * orphan policy. Null: it is in none of the states `from` (any more).
+ * orphan policy. Null: it is in none of the states `from` (any more), or there is no reason for it any more.
+ *
+ * @param options.why the error, by the row as it is under its lock; null: it is not to fail. What was read before the
+ *   lock may be over by now.
  */
 export async function failJob(
   db: Database,
   id: string,
-  options: VerbOptions & { error: AttemptError; from: readonly JobState[] },
+  options: VerbOptions & { why: (row: JobTable) => AttemptError | null; from: readonly JobState[] },
 ): Promise<EndReport | null> {
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
-    if (!options.from.includes(row.state as JobState)) return null
+    const error = options.from.includes(row.state as JobState) ? options.why(row) : null
+    if (error === null) return null
     const keep = row.orphan_policy === 'keep'
     if (!keep) await cancelDescendants(tx, [id], ORPHANED.failed, options.actor)
-    const { error } = options
     await tx.query(failRow, [id, options.actor, error.message, error.code, error.stack ?? null, keep])
     return parent ? settleEdge(tx, row, parent, id, options.actor) : NOTHING
   }).catch((error: unknown) => {
@@ -168,7 +171,9 @@ export async function failFailingParents(
     const [marked] = await db.query(readFailingChild, [id])
     if (!marked?.failing_child_id) continue
     const from: JobState[] = ['queued', 'waiting', 'paused']
-    const ends = await failJob(db, id, { actor, error: childFailed(marked.failing_child_id), from })
+    // The child may have been retried since: then the mark is gone.
+    const why = ({ failing_child_id }: JobTable) => (failing_child_id === null ? null : childFailed(failing_child_id))
+    const ends = await failJob(db, id, { actor, why, from })
     if (!ends) continue
     report.failed.push(id)
     report.woken.push(...ends.woken)

@@ -13,6 +13,7 @@ import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
 import { orphans, stuckParents } from './explain/dry-runs.ts'
 import { explainJobs } from './explain/explain.ts'
 import { createDoorbell } from './feed/doorbell.ts'
+import { registerFeedMetrics } from './feed/feed-metrics.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
 import { formatJobId, parseJobId } from './ids.ts'
 import type { NewJob } from './job.ts'
@@ -30,8 +31,12 @@ import { pageRequest } from './reads/page.ts'
 import { retryJob } from './reopen.ts'
 import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
+import { createStats } from './stats/stats.ts'
+import { createWakeCounters } from './stats/wake-counters.ts'
+import { createStatsWatch } from './stats/watch-stats.ts'
 import { Waiters } from './wait-for.ts'
 import { countAndLogWakes, watchWakes } from './wake-watch.ts'
+import { createTreeWatch } from './watch/watch-tree.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -66,6 +71,11 @@ export function createEngine(options: EngineOptions): Engine {
   const hub = createFeed({ db, doorbell, logger })
   const metrics = createMetrics()
   watchWakes(db, countAndLogWakes(metrics, logger))
+  registerFeedMetrics(metrics.registry, hub)
+  const wakeCounters = createWakeCounters(db, metrics, {
+    onError: (error) => logger.debug({ err: error }, 'the wake counters could not be written; they are later'),
+  })
+  const stats = createStats({ db, feed: hub, wakeCounters })
   const waiters = new Waiters(db, settings.pollMs)
   const fatalListeners = new Set<(error: unknown) => void>()
   let workerSide: WorkerSide | undefined
@@ -140,6 +150,7 @@ export function createEngine(options: EngineOptions): Engine {
     if (settings.worker && !stopped) await startWorking(listening)
     await listening
     maintenance.start()
+    wakeCounters.start()
   }
 
   /** The heartbeat's thread takes a while to begin: listening begins meanwhile. */
@@ -170,7 +181,7 @@ export function createEngine(options: EngineOptions): Engine {
     await started?.catch(() => {})
     waiters.stop()
     // Connections that hang do not keep the process: what matters is done by now.
-    await within(Promise.all([hub.stop(), outsideBell.stop()]), CLOSE_MS)
+    await within(Promise.all([hub.stop(), outsideBell.stop(), wakeCounters.stop()]), CLOSE_MS)
     await within(doorbell.stop(), CLOSE_MS)
     await within(db.close(), CLOSE_MS)
   }
@@ -232,11 +243,7 @@ export function createEngine(options: EngineOptions): Engine {
     pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
     resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
     retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
-    async rewakeParent(id, given) {
-      const woken = await verb(() => rewakeParent(db, parseJobId(id), steering(given)))
-      metrics.wakeEmitted.inc({ source: woken.receipt.source })
-      return woken
-    },
+    rewakeParent: (id, given) => verb(() => rewakeParent(db, parseJobId(id), steering(given))),
     archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
     unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
     async sweepOrphans(given) {
@@ -251,6 +258,9 @@ export function createEngine(options: EngineOptions): Engine {
       cursorAt: hub.cursorAt.bind(hub),
       stats: hub.stats.bind(hub),
     }),
+    watchTree: createTreeWatch(db, hub),
+    stats: () => reach(stats),
+    watchStats: createStatsWatch(stats),
     on(_event, listener) {
       fatalListeners.add(listener)
       return () => fatalListeners.delete(listener)

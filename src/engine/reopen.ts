@@ -17,6 +17,8 @@ export interface RetryOptions extends VerbOptions {
   descendants?: boolean
   /** Run a COMPLETED job again. */
   rerun?: boolean
+  /** Its children that were cancelled with it: reopen them (the default), or leave all as they are. */
+  children?: 'reopen' | 'none'
 }
 
 /** What a retry came to. */
@@ -38,18 +40,21 @@ const CANCELLED_WITH_PARENT: readonly CancelCode[] = [
 /**
  * Runs a failed or cancelled job again, in the phase it ended in. One that ended while it waited waits again: never
  * INGEST over children that are there. Its children that were cancelled with it are reopened, and with `descendants` also
- * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates.
+ * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates. With children
+ * `none` it aggregates what there is.
  *
  * @throws {NotFoundError}
  * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
  * @throws {ParentGoneError} its parent has ended (and does not KEEP its children) or was deleted: retry that
+ * @throws {ValidationError} options that contradict each other
  */
 export async function retryJob(db: Database, id: string, options: RetryOptions): Promise<Retried> {
-  const { actor, reason = 'retried', descendants = false } = options
+  const { actor, reason = 'retried', descendants = false, children = 'reopen' } = options
   return transaction(db, async (tx) => {
     const { row, parent } = await lockSubtree(tx, id)
     refuse(row, parent, options)
-    const levels = await reopenLevels(tx, row, descendants)
+    const top: Reopening = { row, reopenedChildren: 0 }
+    const levels = children === 'none' ? [[top]] : await reopenLevels(tx, top, descendants)
     const below = levels.slice(1).flat()
     await reopenRows(tx, below, actor, 'reopened with its parent')
     await reopenRows(tx, levels[0]!, actor, reason)
@@ -86,10 +91,13 @@ async function countReopened(tx: Tx, row: JobTable, parent: JobTable | undefined
   await gainMembers(tx, parent.id, gain)
 }
 
-function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants }: RetryOptions): void {
+function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendants, children }: RetryOptions): void {
   const state = row.state as JobState
   if (row.archived_at !== null) throw new InvalidStateError(row.id, `${state} and archived`, 'retried')
   if (!isTerminal(state) || (state === 'completed' && !rerun)) throw new InvalidStateError(row.id, state, 'retried')
+  if (children === 'none' && descendants) {
+    throw ValidationError.of('children', 'cannot be none where descendants are to be reopened')
+  }
   if (state === 'completed' && descendants) {
     throw ValidationError.of(
       'descendants',
@@ -122,8 +130,8 @@ export function endedWaiting(row: JobTable): boolean {
 }
 
 /** The jobs to reopen, level by level from the top, each level read by a statement of its own under the tree's lock. */
-async function reopenLevels(tx: Tx, top: JobTable, descendants: boolean): Promise<Reopening[][]> {
-  const levels: Reopening[][] = [[{ row: top, reopenedChildren: 0 }]]
+async function reopenLevels(tx: Tx, top: Reopening, descendants: boolean): Promise<Reopening[][]> {
+  const levels: Reopening[][] = [[top]]
   for (let level = levels[0]!; level.length > 0; level = levels.at(-1)!) {
     // A job that ended in its ingest runs that again, and so spawns what it wants itself.
     const waits = level.filter(({ row }) => endedWaiting(row) || (descendants && row.phase === 'aggregate'))

@@ -1,5 +1,6 @@
 import type { Database, Queryable } from '../db/database.ts'
 import { statement, unindexed } from '../db/statement.ts'
+import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { childSets } from './child-set.ts'
 import { insertEvents } from './event-sql.ts'
@@ -93,20 +94,20 @@ export async function wakeAtEdge(tx: WakeTx, candidates: readonly WakeCandidate[
 
 /**
  * Wakes one parent in a transaction of its own: for verbs that find it rather than settle its children. Undefined: it
- * does not wait (any more), is archived, or is to fail.
+ * does not wait (any more), is archived, or is to fail; or its row, under its lock, is not as it has to be.
  */
 export async function wakeParent(
   db: Database,
   id: string,
-  options: WakeOptions & Pick<WakeCandidate, 'expectedKey'>,
+  options: WakeOptions & Pick<WakeCandidate, 'expectedKey'> & { provided?: (row: JobTable) => boolean },
 ): Promise<WakeOutcome | undefined> {
   return transaction(db, async (tx) => {
     const [found] = await tx.query(findPlace, [id])
     if (!found) return undefined
     await lockTreeShared(tx, found.tree_id)
     const row = (await lockJobs(tx, [id])).get(id)
-    if (!row) return undefined
-    const { expectedKey, ...how } = options
+    if (!row || options.provided?.(row) === false) return undefined
+    const { expectedKey, provided: _, ...how } = options
     const candidate = { id, assigneeId: row.assignee_id, ...(expectedKey !== undefined && { expectedKey }) }
     const [outcome] = await wakeParents(tx, [candidate], how)
     return outcome
@@ -123,7 +124,8 @@ const wake = statement<WakeOutcome>(
   (t) => `
   with ${childSets(t)},
   due as (
-    select s.*, coalesce(s.child_set_key <> ($5::text[])[array_position($1::uuid[], s.id)], false) as superseded
+    select s.*, $5::text[] is not null
+      and coalesce(s.child_set_key <> ($5::text[])[array_position($1::uuid[], s.id)], false) as superseded
     from child_set s
   ),
   woken as (

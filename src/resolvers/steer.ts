@@ -25,6 +25,7 @@ export interface SubtreeInput extends VerbInput {
 /** Input of retryJob. */
 export interface RetryInput extends SubtreeInput {
   rerun: boolean
+  children: 'reopen' | 'none'
 }
 
 /** Input of rewakeParent. */
@@ -76,7 +77,8 @@ export const resumeJob = verb<{ job: Job }, SubtreeInput>('operator', (engine, i
 /** Runs a failed or cancelled job again. */
 export const retryJob = verb<{ job: Job; reopenedDescendants: number }, RetryInput>(
   'operator',
-  (engine, id, options, { descendants, rerun }) => engine.retryJob(id, { ...options, descendants, rerun }),
+  (engine, id, options, { descendants, rerun, children }) =>
+    engine.retryJob(id, { ...options, descendants, rerun, children }),
 )
 
 /** Wakes a parent by hand; only who may delete may force it. */

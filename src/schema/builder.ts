@@ -18,6 +18,7 @@ export interface SchemaTypes {
     DateTime: { Input: Date; Output: Date }
     // Checked where it is stored.
     JSON: { Input: NonNullable<unknown>; Output: Json }
+    BigInt: { Input: bigint; Output: bigint }
     /** Milliseconds. */
     Duration: { Input: number; Output: number }
     Tolerance: { Input: string; Output: string }

@@ -231,3 +231,12 @@ export const OrderDirection = lowerCaseEnum<JobOrder['direction']>('OrderDirecti
   ASC: 'Oldest first.',
   DESC: 'Newest first.',
 })
+
+export const RetryChildren = lowerCaseEnum<'reopen' | 'none'>(
+  'RetryChildren',
+  'What a retry does with children that were cancelled with their parent.',
+  {
+    REOPEN: 'They are reopened, and waited for.',
+    NONE: 'They stay as they are: the parent aggregates what there is.',
+  },
+)

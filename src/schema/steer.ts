@@ -23,7 +23,7 @@ import {
 } from '../resolvers/steer.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
-import { AssigneeStatus } from './enums.ts'
+import { AssigneeStatus, RetryChildren } from './enums.ts'
 import './errors.ts'
 import { WakeReceipt } from './job-parts.ts'
 import { Job } from './refs.ts'
@@ -77,6 +77,12 @@ const RetryJobInput = builder.inputType('RetryJobInput', {
         'Reopen descendants that failed or were cancelled with a parent; it waits for them, then a new wave aggregates.',
     }),
     rerun: t.boolean({ required: true, defaultValue: false, description: 'Run it again although it completed.' }),
+    children: t.field({
+      type: RetryChildren,
+      required: true,
+      defaultValue: 'reopen',
+      description: 'Its children that were cancelled with it.',
+    }),
     reason: t.string({ description: 'Why, for the audit trail.' }),
   }),
 })
@@ -196,7 +202,7 @@ builder.mutationFields((t) => ({
   retryJob: t.field({
     type: RetryJobSuccess,
     description: 'Run a failed or cancelled job again, in the phase it failed in.',
-    errors: { types: [...REFUSALS, ParentGoneError], union: { description: 'Answer of retryJob.' } },
+    errors: { types: [...REFUSALS, ParentGoneError, ValidationError], union: { description: 'Answer of retryJob.' } },
     args: { input: t.arg({ type: RetryJobInput, required: true, description: 'Which.' }) },
     resolve: retryJob,
   }),

@@ -173,6 +173,10 @@ test.each([
   ['COPPICE_POLL_ONLY', 'maybe'],
   ['COPPICE_HEARTBEAT', '50ms'],
   ['COPPICE_GRACE', '2d'],
+  ['COPPICE_KEEP_COMPLETED', '0'],
+  ['COPPICE_KEEP_FAILED', 'for ever'],
+  ['COPPICE_KEEP_CANCELLED', '4000d'],
+  ['COPPICE_KEEP_EVENTS', '5s'],
 ])('%s=%s is wrong', (name, value) => {
   expect(issuesOf({ env: { [name]: value } }).issues).toMatchObject([{ source: name, given: JSON.stringify(value) }])
 })

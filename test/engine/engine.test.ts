@@ -27,6 +27,7 @@ describe('options', () => {
           heartbeat: 'often',
           poll: 1,
           queues: [],
+          retention: { completed: 'soon', failed: '30d', events: '5s' },
           worker: true,
         })
       } catch (error) {
@@ -41,6 +42,8 @@ describe('options', () => {
       'jobs',
       'poll',
       'queues',
+      'retention.completed',
+      'retention.events',
       'schema',
     ])
   })

@@ -5,6 +5,7 @@ import { cancelOrphans, sweepOrphans } from '../../src/engine/orphan-sweep.ts'
 import { findOrphans } from '../../src/engine/orphans.ts'
 import { pauseJob } from '../../src/engine/pause.ts'
 import { captureLog } from '../support/captured-log.ts'
+import { createTestEngine } from '../support/engine.ts'
 import { findViolations } from '../support/invariants.ts'
 import { maintenanceContext } from '../support/maintenance.ts'
 import { plansOf } from '../support/plans.ts'
@@ -270,9 +271,27 @@ describe('a dry run', () => {
   })
 })
 
-it('a sweep that finds a child whose parent is opened again just then leaves it', async () => {
+it('an engine sweeps a full round when it is asked to, counts, and names who asked', async () => {
+  const [id] = await v.enqueue({ type: 'p', children: [{ type: 'x' }, { type: 'x' }] })
+  await endByHand([id!], 'deleted')
+  // Not started, lest its own sweep comes first.
+  const { engine, close } = await createTestEngine({ test: v.test, start: false })
+  try {
+    expect(await engine.sweepOrphans({ actor: 'ann' })).toEqual({ parents: 1, cancelled: 2 })
+    expect(await engine.metrics.metrics()).toMatch(/^coppice_orphans_cancelled_total 2$/m)
+  } finally {
+    await close()
+  }
+  const { rows } = await sql(`select actor from coppice.job_event where "to" = 'cancelled'`)
+  expect(rows).toEqual([{ actor: 'ann' }, { actor: 'ann' }])
+})
+
+it('a sweep that finds a child whose parent turns out to be open, or to keep it, leaves it', async () => {
   const [id] = await v.enqueue({ type: 'p', children: [{ type: 'x' }] })
   // As found a moment ago; the parent waits again by now.
+  expect(await cancelOrphans(v.db, { parentId: id!, treeId: id! }, 'test')).toBe(0)
+  await sql(`update coppice.job set orphan_policy = 'keep' where id = $1`, [id])
+  await endByHand([id!], 'failed')
   expect(await cancelOrphans(v.db, { parentId: id!, treeId: id! }, 'test')).toBe(0)
   expect(await findViolations(v.test.pool)).toEqual([])
 })

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import { setAssignee } from '../../src/engine/assignee.ts'
 import { plansOf } from '../support/plans.ts'
 import { createReconciler } from '../support/reconciler.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
@@ -84,4 +85,15 @@ it('with parents stuck, withheld, marked and miscounted: still none (case 28)', 
   }
   expect(names).toContain('wake')
   for (const plan of plans) expect(plan.text).not.toMatch(SCAN)
+})
+
+it('what waits for an assignee is found without reading the table', async () => {
+  const plans = await plansOf(
+    v.db,
+    (db) => setAssignee(db, 'a900', 'active', { actor: 'test' }),
+    async () => {},
+  )
+  expect(plans.map((plan) => plan.name)).toContain('assignee.find-withheld')
+  for (const plan of plans) expect(plan.text).not.toMatch(SCAN)
+  for (const plan of plans.filter((one) => one.name === 'assignee.find-withheld')) expect(plan.read).toBeLessThan(101)
 })

@@ -1,12 +1,15 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
+import { transaction } from '../../src/db/transaction.ts'
 import { archiveJob } from '../../src/engine/archive.ts'
 import { setAssignee } from '../../src/engine/assignee.ts'
 import { deleteJob } from '../../src/engine/cascade.ts'
 import type { NewJob } from '../../src/engine/job.ts'
+import { lockJobs } from '../../src/engine/locks.ts'
+import { resumeJob } from '../../src/engine/pause.ts'
 import { findDueParents } from '../../src/engine/reconcile/due-parents.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
-import { wakeParent } from '../../src/engine/wake.ts'
+import { wakeAtEdge, wakeParent } from '../../src/engine/wake.ts'
 import { findViolations } from '../support/invariants.ts'
 import { createReconciler, interrupted, operationIdOf, withoutEdge } from '../support/reconciler.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
@@ -70,8 +73,11 @@ describe('a lost wake', () => {
   })
 
   it('has the same operation id when the edge delivers it', async () => {
+    const { log, metrics } = createReconciler(v.db)
     const [id] = await v.enqueue(family(2))
     await v.complete(...(await v.claim()))
+    expect((await metrics.wakeEmitted.get()).values).toMatchObject([{ labels: { source: 'edge' }, value: 1 }])
+    expect(log.lines).toMatchObject([{ level: 20, msg: 'parent woken', parent: `JB_${id}`, source: 'edge', wave: 1 }])
     const { rows } = await sql('select id, state, completion_epoch as epoch from coppice.job where parent_id = $1', [
       id,
     ])
@@ -90,11 +96,56 @@ describe('a lost wake', () => {
     expect(await reconciler.figures()).toMatchObject({ woken: 2, repaired: 2 })
   })
 
+  it('is told of only once its transaction has committed', async () => {
+    const [id] = await stuck([family(1)])
+    const { log, metrics } = createReconciler(v.db)
+    const wake = (end: () => void) =>
+      transaction(v.db, async (tx) => {
+        await lockJobs(tx, [id!])
+        expect(await wakeAtEdge(tx, [{ id: id!, assigneeId: null }], actor)).toEqual([id])
+        expect(log.lines).toEqual([])
+        end()
+      })
+    const fail = () => {
+      throw new Error('rolled back')
+    }
+    await expect(wake(fail)).rejects.toThrow('rolled back')
+    expect((await metrics.wakeEmitted.get()).values).toEqual([])
+    await wake(() => {})
+    expect(log.messages()).toEqual(['parent woken'])
+  })
+
+  it('by the limit of a wait is told of with what was open', async () => {
+    const [id] = await v.enqueue(family(2))
+    const { log, metrics } = createReconciler(v.db)
+    await wakeParent(v.db, id!, { source: 'timeout', actor, forced: true })
+    expect((await metrics.wakeEmitted.get()).values).toMatchObject([{ labels: { source: 'timeout' }, value: 1 }])
+    expect(log.lines).toMatchObject([{ level: 30, source: 'timeout', openChildren: 2 }])
+  })
+
+  it('of one assignee is not merged with another: two parents, two wakes, however they are delivered (case 19)', async () => {
+    const pair = () => [family(1, { assigneeId: 'ann' }), family(1, { assigneeId: 'ann' })]
+    await setAssignee(v.db, 'ann', 'active', { actor })
+    const byEdge = await v.enqueue(...pair())
+    await v.complete(...(await v.claim()))
+    const byReconciler = await stuck(pair())
+    await createReconciler(v.db).tick()
+    await setAssignee(v.db, 'ann', 'paused', { actor })
+    const byActivation = await v.enqueue(...pair())
+    await v.complete(...(await v.claim()))
+    expect((await setAssignee(v.db, 'ann', 'active', { actor })).woken).toEqual(byActivation)
+    const all = await receipts()
+    expect(all.map((receipt) => receipt.parent_id).sort()).toEqual([...byEdge, ...byReconciler, ...byActivation].sort())
+    expect(new Set(all.map((receipt) => receipt.operation_id)).size).toBe(6)
+  })
+
   it('in a paused parent waits for the resume, which delivers it', async () => {
     const [id] = await stuck([family(1)])
     await sql(`update coppice.job set state = 'paused', paused_from = 'waiting' where id = $1`, [id])
     await createReconciler(v.db).tick()
     expect((await v.row(id!)).state).toBe('paused')
+    await resumeJob(v.db, id!, { actor })
+    expect((await receipts())[0]).toMatchObject({ parent_id: id, source: 'edge', wave: 1 })
   })
 })
 
@@ -298,22 +349,38 @@ describe('a tick', () => {
     expect(await reconciler.figures()).toMatchObject({ stuck: 0 })
   })
 
-  it('is not kept by parents that fail again and again from waking those behind them', async () => {
-    const ids = await stuck(Array.from({ length: 6 }, () => family(1)))
+  /** While something is done, PostgreSQL refuses to wake these. */
+  async function refusing(ids: readonly string[], act: () => Promise<unknown>): Promise<void> {
     await sql(`create function coppice.refuse() returns trigger language plpgsql as $$ begin raise 'no'; end $$`)
     await sql(`create trigger refuse before insert on coppice.wake_receipt for each row
-      when (new.parent_id in ('${ids[0]}', '${ids[1]}')) execute function coppice.refuse()`)
+      when (new.parent_id = any ('{${ids.join()}}'::uuid[])) execute function coppice.refuse()`)
     try {
+      await act()
+    } finally {
+      await sql('drop function coppice.refuse cascade')
+    }
+    await createReconciler(v.db).tick()
+  }
+
+  it('is not kept by parents that fail again and again from waking those behind them', async () => {
+    const ids = await stuck(Array.from({ length: 6 }, () => family(1)))
+    await refusing(ids.slice(0, 2), async () => {
       const reconciler = createReconciler(v.db, { limit: 2 })
       await expect(reconciler.tick()).rejects.toThrow('no')
       expect(await reconciler.figures()).toMatchObject({ stuck: 6 })
       await reconciler.tick()
       await reconciler.tick()
       for (const id of ids.slice(2)) expect((await v.row(id)).state).toBe('queued')
-    } finally {
-      await sql('drop function coppice.refuse cascade')
-    }
-    await createReconciler(v.db).tick()
+    })
+  })
+
+  it('wakes those that can be woken, whatever the others in their transaction do', async () => {
+    const ids = await stuck(Array.from({ length: 6 }, () => family(1)))
+    await refusing([ids[3]!], async () => {
+      const reconciler = createReconciler(v.db)
+      await expect(reconciler.tick()).rejects.toThrow('no')
+      expect(await reconciler.figures()).toMatchObject({ candidates: 6, woken: 5, stuck: 1 })
+    })
   })
 
   it('reads a slice of the waiting parents, and finds a wrong one within a round, whose length it tells (case 28)', async () => {
@@ -341,9 +408,11 @@ describe('a tick', () => {
   it('finds parents that plain SQL let wait without an instant, behind the others', async () => {
     const ids = await v.enqueue(...Array.from({ length: 1500 }, () => family(1)))
     await sql('update coppice.job set waiting_since = null where id = any($1)', [ids.slice(0, 1400)])
-    await lossy.complete((await v.claim(1)).slice(0, 1))
+    await lossy.complete((await v.claim(2000)).filter((job) => job.parentId === ids[1200]))
     const reconciler = createReconciler(v.db)
+    // The hundred that have an instant, and the first nine hundred of the others.
     await reconciler.tick()
+    expect(await reconciler.figures()).toMatchObject({ woken: 0, repaired: 0 })
     await reconciler.tick()
     expect(await reconciler.figures()).toMatchObject({ woken: 1, repaired: 1 })
     const { parents, next } = await findDueParents(v.db, { limit: 10 })

@@ -184,6 +184,20 @@ describe('retry', () => {
     expect(parent).toMatchObject({ id, phase: 'aggregate', wave: 1 })
   })
 
+  it('leaves its children as they are where it is told to, and is woken at once', async () => {
+    const { id, held } = await family(2)
+    await v.complete(held[0]!)
+    await cancelJob(v.db, id, by)
+    const { reopenedDescendants, woken } = await retryJob(v.db, id, { ...by, children: 'none' })
+    expect({ reopenedDescendants, woken }).toEqual({ reopenedDescendants: 0, woken: [id] })
+    expect(await v.row(held[1]!.id)).toMatchObject({ state: 'cancelled', cancel_code: 'parent_cancelled' })
+    expect(await v.row(id)).toMatchObject({ state: 'queued', phase: 'aggregate', wave: 1 })
+    await cancelJob(v.db, id, by)
+    await expect(retryJob(v.db, id, { ...by, children: 'none', descendants: true })).rejects.toMatchObject({
+      code: 'VALIDATION',
+    })
+  })
+
   it('wakes at once a parent that waits again for nothing', async () => {
     const { id, held } = await family(1)
     await cancelJob(v.db, id, by)

@@ -74,7 +74,8 @@ const ALWAYS: Record<string, (schema: string) => string> = {
     join ${s}.job_event c on c.parent_id = w.job_id and c.kind = 'created' and c.id < w.id
     join lateral (
       select e."to", e.kind from ${s}.job_event e where e.job_id = c.job_id and e.id < w.id order by e.id desc limit 1) last on true
-    where w.detail ? 'operationId' and not (w.detail ->> 'forced')::boolean
+    where w.detail ? 'operationId'
+      and not ((w.detail ->> 'forced')::boolean and w.detail ->> 'source' in ('timeout', 'manual'))
       and last.kind <> 'deleted' and last."to" in (${ACTIVE_SQL})
       and not exists (select from ${s}.job_event a
         where a.job_id = c.job_id and a.kind = 'archived' and a.id < w.id)`,

@@ -45,9 +45,12 @@ export async function plansOf(
   try {
     pool.on('connect', (client) => {
       const query = client.query.bind(client) as (...given: unknown[]) => unknown
+      let inTransaction = false
       client.query = ((given: unknown, ...rest: unknown[]) => {
-        if (typeof given === 'string' && Array.isArray(rest[0])) calls.push({ text: given, values: rest[0] })
-        else if (typeof given === 'object' && given !== null) calls.push(given as Call)
+        if (typeof given === 'string' && Array.isArray(rest[0])) {
+          calls.push({ text: given, values: rest[0], inTransaction })
+        } else if (typeof given === 'object' && given !== null) calls.push({ ...(given as Call), inTransaction })
+        else if (typeof given === 'string') inTransaction = given.startsWith('begin')
         return query(given, ...rest)
       }) as typeof client.query
     })
@@ -55,7 +58,7 @@ export async function plansOf(
     await restore()
     const client = await db.pool.connect()
     try {
-      await client.query('begin; set local enable_seqscan = off; set local jit = off')
+      await client.query('begin; set local jit = off')
       const plans: ExecutedPlan[] = []
       for (const [index, call] of calls.entries()) {
         const plan = await explain(client, call, `call_${index}`)
@@ -80,20 +83,28 @@ interface Call {
   values: unknown[]
   /** Of one that is kept prepared. */
   name?: string
+  /** Transactions scan no table. */
+  inTransaction: boolean
 }
 
 /** Executes a statement; one that is kept prepared with the plan for parameters of any size. */
-async function explain(client: pg.ClientBase, { text, values, name }: Call, as: string): Promise<PlanNode> {
+async function explain(
+  client: pg.ClientBase,
+  { text, values, name, inTransaction }: Call,
+  as: string,
+): Promise<PlanNode> {
+  await client.query(`set local enable_seqscan = ${inTransaction ? 'off' : 'on'}`)
   if (name === undefined) {
     const { rows } = await client.query(`explain (analyze, format json) ${text}`, values)
     return rows[0]['QUERY PLAN'][0].Plan
   }
   await client.query(`set local plan_cache_mode = force_generic_plan; prepare ${as} as ${text}`)
   const literals = values.map((value) => {
-    const given = prepareValue(value)
-    return given === null ? 'null' : pg.escapeLiteral(String(given))
+    const prepared = prepareValue(value)
+    return prepared === null ? 'null' : pg.escapeLiteral(String(prepared))
   })
-  const { rows } = await client.query(`explain (analyze, format json) execute ${as}(${literals.join(', ')})`)
+  const given = literals.length > 0 ? `(${literals.join(', ')})` : ''
+  const { rows } = await client.query(`explain (analyze, format json) execute ${as}${given}`)
   await client.query(`set local plan_cache_mode = auto; deallocate ${as}`)
   return rows[0]['QUERY PLAN'][0].Plan
 }

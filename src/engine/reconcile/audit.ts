@@ -79,4 +79,5 @@ const readAuditPage = statement<AuditPage>(
   select (select count(*)::int from page) as looked, last.since::text as "lastSince", last.id as "lastId",
     (select coalesce(json_agg(wrong), '[]') from wrong) as wrong
   from (select) one left join last on true`,
+  { prepared: true },
 )

@@ -90,6 +90,7 @@ const findAssignees = statement<RestingAssignee & { alike: number }>(
     window alike as (partition by coalesce(a.status = 'active', false))
   )
   select id, status, alike::int from known where status = 'active' or nth <= ${NAMED} order by id`,
+  { prepared: true },
 )
 
 // By the index job_stuck: for each assignee that can act, and for the parents that have none, the first few.
@@ -108,6 +109,7 @@ const findUnopposed = statement<Candidate & { total: number }>(
   ),
   first as (select id, (count(*) over ())::int as total from unopposed order by id limit $2)
   select id, total, exists (select from ${t.job} c where ${isOpenChildOf('first.id')}) as open from first order by id`,
+  { prepared: true },
 )
 
 const firstWithheld = statement<{ assigneeId: string; parentIds: string[] }>(

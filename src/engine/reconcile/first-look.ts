@@ -24,4 +24,5 @@ export const firstLook = statement<FirstLook>(
   left join (
     select j.id, j.waiting_since from ${t.job} j where j.state = 'waiting' order by j.waiting_since, j.id limit 1
   ) oldest on true`,
+  { prepared: true },
 )

@@ -1,6 +1,6 @@
 import { isConnectionError } from '../../db/connection-errors.ts'
 import type { Database } from '../../db/database.ts'
-import { statement } from '../../db/statement.ts'
+import { statement, unindexed } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
 import { childSets } from '../child-set.ts'
 import { treeBucket } from '../locks.ts'
@@ -94,6 +94,7 @@ const readKeys = statement<ReadChildSet>(
   (t) => `
   with ${childSets(t)}
   select id, tree_id as "treeId", open, child_set_key as "childSetKey" from child_set`,
+  { prepared: true },
 )
 
 // Tree locks and row locks are tried, never waited for: in whatever order, nobody is kept waiting by this one's waiting.
@@ -106,6 +107,6 @@ const holdWaiting = statement<{ id: string; assigneeId: string | null }>(
   )
   select w.id, row.assignee_id as "assigneeId" from wanted w
   cross join lateral (
-    select j.assignee_id from ${t.job} j where j.id = w.id and j.state = 'waiting'
+    select j.assignee_id from ${t.job} j where j.id = w.id and ${unindexed(`j.state = 'waiting'`)}
     for no key update skip locked) row`,
 )

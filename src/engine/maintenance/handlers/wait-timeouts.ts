@@ -1,6 +1,8 @@
 import type { Database } from '../../../db/database.ts'
 import { statement } from '../../../db/statement.ts'
+import type { JobTable } from '../../../db/tables.ts'
 import { failJob } from '../../cascade.ts'
+import type { AttemptError } from '../../job.ts'
 import { wakeParent } from '../../wake.ts'
 import { each } from '../each.ts'
 import { MAINTENANCE_ACTOR, type MaintenanceHandler } from '../handler.ts'
@@ -11,6 +13,7 @@ interface OverdueParent {
   id: string
   wait_ms: number
   aggregates: boolean
+  waiting_since: Date
   deadline: string
 }
 
@@ -32,16 +35,19 @@ export function waitTimeouts(intervalMs: number): MaintenanceHandler {
   }
 }
 
+/** Ends the very wait that was found overdue: the parent may have been woken, and wait again, since it was read. */
 async function endWait(db: Database, row: OverdueParent): Promise<boolean> {
+  const actor = MAINTENANCE_ACTOR
+  const provided = (now: JobTable) => now.waiting_since?.getTime() === row.waiting_since.getTime()
   if (row.aggregates) {
-    const outcome = await wakeParent(db, row.id, { source: 'timeout', actor: MAINTENANCE_ACTOR, forced: true })
+    const outcome = await wakeParent(db, row.id, { source: 'timeout', actor, forced: true, provided })
     return outcome?.outcome === 'woken'
   }
-  const ends = await failJob(db, row.id, {
-    actor: MAINTENANCE_ACTOR,
-    error: { message: `It waited for its children longer than its limit of ${row.wait_ms} ms.`, code: 'TIMEOUT' },
-    from: ['waiting'],
-  })
+  const error: AttemptError = {
+    message: `It waited for its children longer than its limit of ${row.wait_ms} ms.`,
+    code: 'TIMEOUT',
+  }
+  const ends = await failJob(db, row.id, { actor, why: (now) => (provided(now) ? error : null), from: ['waiting'] })
   return ends !== null
 }
 
@@ -53,7 +59,7 @@ const DEADLINE = `((j.waiting_since at time zone 'UTC') + interval '1 millisecon
 const overdueParents = statement<OverdueParent>(
   'maintenance.overdue-parents',
   (t) => `
-  select j.id, (j.timeouts ->> 'wait')::float8 as wait_ms, ${DEADLINE}::text as deadline,
+  select j.id, j.waiting_since, (j.timeouts ->> 'wait')::float8 as wait_ms, ${DEADLINE}::text as deadline,
     j.timeouts ->> 'onWaitTimeout' = 'aggregate' as aggregates
   from ${t.job} j
   where j.state = 'waiting' and j.timeouts ? 'wait' and j.archived_at is null and j.failing_child_id is null
