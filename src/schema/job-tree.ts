@@ -48,6 +48,7 @@ export const JobTreeUpdate = builder.objectRef<TreeUpdate>('JobTreeUpdate').impl
       description:
         'New or changed jobs as they are now, by depth, then id: a parent before its children; at most 1000 a frame. ' +
         'Of two copies of a job the one with the higher version counts.',
+      complexity: { field: 1, multiplier: 1000 },
       resolve: updatedJobs,
     }),
     removed: t.idList({

@@ -1,10 +1,9 @@
 import { z } from 'zod'
 import { isSchemaName } from '../db/schema-name.ts'
+import { MAX_DURATION_MS } from '../engine/duration.ts'
 import { LEAST_RETENTION } from '../engine/retention/options.ts'
 import { duration, integer, postgresUrl, text, yesOrNo } from './parsers.ts'
 import type { Setting } from './setting.ts'
-
-const TEN_YEARS_MS = 3653 * 86_400_000
 
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const
 
@@ -127,7 +126,7 @@ export const GENERAL_SETTINGS = [
     description:
       'delete trees whose root completed, so long after the last of their jobs ended; without it, they are kept',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.completed, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.completed, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepFailedMs',
@@ -136,7 +135,7 @@ export const GENERAL_SETTINGS = [
     placeholder: 'DURATION',
     description: 'the same for trees whose root failed',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.failed, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.failed, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepCancelledMs',
@@ -145,7 +144,7 @@ export const GENERAL_SETTINGS = [
     placeholder: 'DURATION',
     description: 'the same for trees whose root was cancelled',
     expected: 'a duration from 1s to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.cancelled, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.cancelled, MAX_DURATION_MS).optional(),
   },
   {
     name: 'keepEventsMs',
@@ -154,7 +153,7 @@ export const GENERAL_SETTINGS = [
     placeholder: 'DURATION',
     description: 'delete events that are older, and expire cursors before them; without it, they are kept',
     expected: 'a duration from 1m to 3653d, such as 12h or 30d',
-    parser: duration(LEAST_RETENTION.events, TEN_YEARS_MS).optional(),
+    parser: duration(LEAST_RETENTION.events, MAX_DURATION_MS).optional(),
   },
   {
     name: 'logLevel',

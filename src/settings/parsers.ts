@@ -17,9 +17,7 @@ export const postgresUrl = text.regex(/^postgres(ql)?:\/\//).refine((value) => {
 
 /** A whole number between two, both allowed. */
 export const integer = (min: number, max: number) =>
-  z
-    .string()
-    .trim()
+  text
     .regex(/^\d{1,9}$/)
     .transform(Number)
     .pipe(z.number().min(min).max(max))

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { until } from '../support/until.ts'
 import { type Api, startApi } from './api.ts'
@@ -68,6 +70,29 @@ test('an id that is in use closes the socket as the protocol says, and frees wha
   await until(() => subscribers() === 0)
 })
 
+test('what is no message of the protocol closes the socket, and only that one', async () => {
+  const other = await api.socket()
+  for (const [frame, code] of [
+    ['not json', 4400],
+    ['{"type":"nonsense"}', 4400],
+    ['{"type":"connection_init"}', 4429],
+    ['"x"', 4400],
+    ['{"id":"1","type":"next","payload":{}}', 4400],
+    ['{"type":"connection_ack"}', 4400],
+    ['{"type":"subscribe","id":[{"toString":1}],"payload":{"query":"{ viewer { name } }"}}', 4400],
+    ['{"type":"complete","id":{"__proto__":null}}', 4400],
+    [JSON.stringify({ type: 'ping', payload: { text: 'x'.repeat(300_000) } }), 1009],
+  ] as const) {
+    const socket = await api.socket()
+    socket.send(frame)
+    const closed = await until(() => socket.closed, { what: `close after ${frame.slice(0, 40)}` })
+    expect(closed.code).toBe(code)
+  }
+  other.send({ type: 'ping' })
+  await until(() => other.frames.some((frame) => frame.type === 'pong'))
+  other.close()
+})
+
 test('a subscription whose caller accepts no stream is refused, and leaves nothing behind', async () => {
   for (const accept of ['application/json', 'application/graphql-response+json', 'image/png']) {
     const answer = await fetch(`${api.server.url}/graphql`, {
@@ -103,6 +128,44 @@ test('a client that talks and does not listen makes nothing grow, and holds nobo
   await until(() => frozen.frames.filter(({ type }) => type === 'pong').length === 400, { timeout: 30_000 })
   for (const socket of [frozen, other]) socket.close()
   await until(() => subscribers() === 0)
+  expect(api.log).toEqual([])
+})
+
+test('clients that stop reading hold their own stream back, and nothing else', { timeout: 120_000 }, async () => {
+  const query = 'subscription { jobEvents(filter: { types: ["bulky"] }) { events { jobId job { payload } } ended } }'
+  const [frozen, living] = [await api.socket(), await api.socket()]
+  for (const socket of [frozen, living]) {
+    socket.subscribe('1', query)
+    await socket.frame('1', 'next')
+  }
+  frozen.webSocket.pause()
+  const body = JSON.stringify({ query })
+  const stream = connect({ port: api.server.port, host: '127.0.0.1' })
+  stream.on('error', () => {})
+  stream.write(
+    `POST /graphql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n` +
+      `content-length: ${body.length}\r\n\r\n${body}`,
+  )
+  await once(stream, 'data')
+  stream.pause()
+
+  const ids = new Set<string>()
+  const payload = { text: 'x'.repeat(10_000) }
+  for (let n = 0; n < 4; n++) {
+    const handles = await api.engine.enqueueMany(Array.from({ length: 1000 }, () => ({ type: 'bulky', payload })))
+    for (const { id } of handles) ids.add(`JB_${id}`)
+  }
+  const seen = (socket: typeof living) =>
+    socket.next('1').flatMap(({ data }) => data.jobEvents.events.map((event: { jobId: string }) => event.jobId))
+  await until(() => seen(living).length === ids.size, { timeout: 60_000, what: 'all events, for who reads' })
+  // Of 40 MB for each of the two, a frame or two wait.
+  expect(waiting()).toBeLessThan(8_000_000)
+  frozen.webSocket.resume()
+  await until(() => seen(frozen).length === ids.size, { timeout: 60_000, what: 'all events, for who reads again' })
+  expect(seen(frozen)).toEqual(seen(living))
+  stream.destroy()
+  for (const socket of [frozen, living]) socket.close()
+  await until(() => subscribers() === 0, { timeout: 5000 })
   expect(api.log).toEqual([])
 })
 

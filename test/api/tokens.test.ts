@@ -158,7 +158,7 @@ afterAll(() => api.stop())
 const EVENTS = 'subscription { jobEvents { events { jobId } cursor ended } }'
 
 test('when a token expires its socket closes with 4403 and its stream ends with an error; others go on', async () => {
-  const short = await tokenOf(secret, 'HS256', { exp: inSeconds(3) })
+  const short = await tokenOf(secret, 'HS256', { exp: inSeconds(6) })
   const long = await tokenOf(secret, 'HS256')
   const url = `${api.server.url}/graphql`
   const open = async (token: string) => {
@@ -177,7 +177,7 @@ test('when a token expires its socket closes with 4403 and its stream ends with 
   expect((await api.run('{ viewer { name } }', {}, short)).status).toBe(200)
   expect(api.engine.feed.stats().subscribers).toBe(4)
 
-  const { code, reason } = await until(() => ending.closed, { timeout: 6000 })
+  const { code, reason } = await until(() => ending.closed, { timeout: 12_000 })
   const closedAt = Date.now()
   expect({ code, reason }).toEqual({ code: 4403, reason: 'The token has expired.' })
   const { exp } = JSON.parse(Buffer.from(short.split('.')[1]!, 'base64url').toString())
