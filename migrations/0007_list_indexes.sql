@@ -8,17 +8,15 @@
 -- job_running, and there are no more of those than slots; so the claim writes nothing here.
 create index job_list on job (queue, type, state, (parent_id is null), created_at, id)
   where coalesce(archived_at is null and state <> 'running', false);
--- The same by what changed last, of jobs that have ended.
-create index job_list_updated on job (queue, type, state, (parent_id is null), updated_at, id)
+-- What changed last, of what has ended and of what is to go on. A list of some of it looks at the front of these, and else
+-- sorts what job_list finds.
+create index job_list_ended on job (updated_at, id)
   where coalesce(archived_at is null and state in ('completed', 'failed', 'cancelled'), false);
--- What is queued, waits or is paused, by what changed last, whatever it is. A list of one queue or type of it is sorted.
-create index job_list_active_updated on job (updated_at, id)
+create index job_list_active on job (updated_at, id)
   where coalesce(archived_at is null and state in ('queued', 'waiting', 'paused'), false);
--- By creation and by what changed last for archived jobs, which mostly have ended.
+-- As job_list, for archived jobs.
 create index job_list_archived on job (queue, type, state, (parent_id is null), created_at, id)
-  where coalesce(archived_at is not null and state <> 'running', false);
-create index job_list_archived_updated on job (queue, type, state, (parent_id is null), updated_at, id)
-  where coalesce(archived_at is not null and state <> 'running', false);
+  where coalesce(archived_at is not null, false);
 -- Lists of an assignee, and its jobs by state.
 create index job_assigned on job (assignee_id, state, id)
   where coalesce(assignee_id is not null and archived_at is null, false);

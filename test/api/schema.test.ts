@@ -14,6 +14,7 @@ import {
 } from 'graphql'
 import { expect, test } from 'vitest'
 import { lineDifference } from '../../scripts/line-difference.ts'
+import { schemaChanges } from '../../scripts/schema-changes.ts'
 import { schema } from '../../src/schema/index.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
@@ -82,6 +83,16 @@ test('the schema script says whether the file is current', async () => {
   })
   const code = await new Promise((resolve) => run.once('close', resolve))
   expect([code, output.trim()]).toEqual([0, 'schema.graphql is up to date'])
+})
+
+test('a change that breaks clients, or may surprise them, is told', () => {
+  const before = 'type Query { a(x: Int): Int, b: Int! } enum E { ONE }'
+  expect(schemaChanges(before, 'type Query { a(x: Int, y: Int!): Int, b: Int, c: Int } enum E { ONE TWO }')).toEqual([
+    'breaking: A required arg y on Query.a was added.',
+    'breaking: Query.b changed type from Int! to Int.',
+    'dangerous: TWO was added to enum type E.',
+  ])
+  expect(schemaChanges(before, 'type Query { a(x: Int): Int, b: Int!, c: Int } enum E { ONE }')).toEqual([])
 })
 
 test('a difference is told by its lines', () => {

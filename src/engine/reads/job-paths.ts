@@ -192,37 +192,53 @@ function errorPath(place: PlaceColumn, table: RawBuilder<unknown>, filter: JobFi
 
 // By (queue, type, state, whether it is a root): what the filter does not name is found by skipping through the index.
 function groupPath(field: JobOrderField, table: RawBuilder<unknown>, filter: JobFilter): JobPath {
-  const { archived, createdBefore, queues, types, roots } = filter
-  const states = filter.states ?? JOB_STATES
+  const { archived, states } = filter
   const paths: JobPath[] = []
-  const groups = (states: readonly JobState[], listed: string) => {
-    if (states.length > 0) paths.push(groupsOf(field, table, { ...filter, states }, listed))
-  }
-  const still = states.filter((state) => state !== 'running')
   if (archived !== true) {
-    if (field === 'created_at' || isGiven(createdBefore)) groups(still, LISTED)
+    const groups = (states: readonly JobState[]) => groupsOf(field, table, { ...filter, states }, LISTED)
+    const atRest = (states ?? JOB_STATES).filter((state) => state !== 'running')
+    if (field === 'created_at') paths.push(groups(atRest))
     else {
-      const active = still.filter((state) => !isTerminal(state))
-      groups(still.filter(isTerminal), LISTED_ENDED)
-      if ([queues, types, roots].some(isGiven)) groups(active, LISTED)
-      else if (active.length > 0) {
-        const more = [sql.raw(LISTED_ACTIVE), ...changedSince(filter)]
-        paths.push(plain(field, table, { ...filter, states: active }, more))
-      }
+      const [ended, active] = [atRest.filter(isTerminal), atRest.filter((state) => !isTerminal(state))]
+      if (ended.length > 0) paths.push(nearOr(groups(ended), LISTED_ENDED, table, filter))
+      if (active.length > 0) paths.push(nearOr(groups(active), LISTED_ACTIVE, table, filter))
+    }
+    if ((states ?? JOB_STATES).includes('running')) {
+      paths.push(plain(field, table, { ...filter, archived: false }, [sql`j.state = 'running'`]))
     }
   }
-  if (archived === true || archived === null) groups(still, LISTED_ARCHIVED)
-  if (states.includes('running')) paths.push(plain(field, table, filter, [sql`j.state = 'running'`]))
+  if (archived === true || archived === null) {
+    paths.push(groupsOf(field, table, { ...filter, states: states ?? JOB_STATES }, LISTED_ARCHIVED))
+  }
   return paths.length === 0 ? plain(field, table, filter) : together(field, paths)
 }
 
-/** What was enqueued since an instant has changed since. */
-function changedSince({ createdAfter }: JobFilter): Condition[] {
-  return isGiven(createdAfter) ? [sql`j.updated_at >= ${createdAfter}`] : []
+/** Most jobs of those that changed last which are looked at before all that match are sorted. */
+const NEAR = 2000
+
+/** By what changed last: mostly a page is full of what is near; if not, what matches is rare, or far behind. */
+function nearOr(far: JobPath, listed: string, table: RawBuilder<unknown>, filter: JobFilter): JobPath {
+  return {
+    place: 'updated_at',
+    first(limits) {
+      const { conditions, cut } = limits
+      if (!cut) return far.first(limits)
+      // What was enqueued since an instant has changed since.
+      const since = isGiven(filter.createdAfter) ? [sql`j.updated_at >= ${filter.createdAfter}`] : []
+      const front = sql`(
+        select * from ${table} j where ${sql.join([sql.raw(listed), ...since, ...conditions], sql` and `)}
+        order by ${cut.order} limit ${NEAR})`
+      return sql`(
+        with near as materialized (${firstOf(front, jobConditions(filter), { conditions: [], cut })})
+        select * from near where (select count(*) from near) >= ${cut.limit}
+        union all
+        select * from ${far.first(limits)} far where (select count(*) from near) < ${cut.limit})`
+    },
+  }
 }
 
 function groupsOf(field: JobOrderField, table: RawBuilder<unknown>, filter: JobFilter, listed: string): JobPath {
-  const { queues, types, states, roots, archived: _archived, ...rest } = filter
+  const { queues, types, states, roots, archived: _archived, ...others } = filter
   const condition = sql.raw(listed)
   const wanted = [
     ...(isGiven(queues) ? [sql`pair.queue = any(${queues}::text[])`] : []),
@@ -240,14 +256,11 @@ function groupsOf(field: JobOrderField, table: RawBuilder<unknown>, filter: JobF
   const each = sql`${pairs} cross join unnest(${states}::text[]) probe(state)
     cross join unnest(${isGiven(roots) ? [roots] : [true, false]}::boolean[]) kind(root)`
   // The index says whether a job is archived.
+  const rest = { ...others, archived: null }
   const by = sql`j.queue = pair.queue and j.type = pair.type and j.state = probe.state
       and (j.parent_id is null) = kind.root and ${condition}`
-  if (field === 'created_at') return probes(field, each, table, { ...rest, archived: null }, [by])
-  const { createdAfter, createdBefore, ...others } = rest
-  if (!isGiven(createdBefore))
-    return probes(field, each, table, { ...rest, archived: null }, [by, ...changedSince(rest)])
-  // What was enqueued before an instant may have changed at any time: it is sorted.
-  const conditions = sql.join([by, ...jobConditions({ createdAfter, createdBefore, archived: null })], sql` and `)
-  const before = sql`(select * from ${table} j where ${conditions} offset 0)`
-  return probes(field, each, before, { ...others, archived: null }, [])
+  if (field === 'created_at') return probes(field, each, table, rest, [by])
+  // Sorted: the fence keeps the planner from another order.
+  const group = sql`(select * from ${table} j where ${sql.join([by, ...jobConditions(rest)], sql` and `)} offset 0)`
+  return probes(field, each, group, { archived: null }, [])
 }

@@ -6,14 +6,14 @@
 /** job_list, over jobs `j`: not archived, and not running. */
 export const LISTED = `coalesce(j.archived_at is null and j.state <> 'running', false)`
 
-/** job_list_updated. */
+/** job_list_ended. */
 export const LISTED_ENDED = `coalesce(j.archived_at is null and j.state in ('completed', 'failed', 'cancelled'), false)`
 
-/** job_list_active_updated. */
+/** job_list_active. */
 export const LISTED_ACTIVE = `coalesce(j.archived_at is null and j.state in ('queued', 'waiting', 'paused'), false)`
 
-/** job_list_archived and job_list_archived_updated. */
-export const LISTED_ARCHIVED = `coalesce(j.archived_at is not null and j.state <> 'running', false)`
+/** job_list_archived. */
+export const LISTED_ARCHIVED = `coalesce(j.archived_at is not null, false)`
 
 /** job_assigned. */
 export const ASSIGNED = `coalesce(j.assignee_id is not null and j.archived_at is null, false)`
