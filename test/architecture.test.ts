@@ -8,13 +8,26 @@ import { expect, test } from 'vitest'
 const SRC = path.resolve(import.meta.dirname, '../src')
 
 /** Rooms from the top down; a room may import itself and those of a higher number. */
-const LAYERS: Record<string, number> = { cli: 0, server: 0, schema: 1, resolvers: 2, testing: 2.5, engine: 3, db: 4 }
+const LAYERS: Record<string, number> = {
+  cli: 0,
+  server: 0,
+  schema: 1,
+  settings: 1.5,
+  resolvers: 2,
+  testing: 2.5,
+  engine: 3,
+  db: 4,
+}
+
+/** What runs in browsers, and what of the rest it may import; see test/client/browser.test.ts. */
+const CLIENT = 'client'
+const CLIENT_MAY_IMPORT = ['engine/watch/stoppable.ts']
 
 /** Files beside the rooms, and the rooms that they may import. */
 const ENTRY_POINTS: Record<string, readonly string[]> = {
   'cli.ts': ['cli'],
   'index.ts': ['engine', 'db'],
-  'config.ts': ['engine', 'db'],
+  'config.ts': ['settings', 'engine', 'db'],
 }
 
 /** What the engine and the database know nothing of. */
@@ -58,6 +71,9 @@ function complaint({ from, to }: Import): string | undefined {
   }
   const target = to.includes(path.sep) ? to.split(path.sep)[0]! : undefined
   if (target === undefined) return to === 'config.ts' && room === 'cli' ? undefined : `${from} imports ${to}`
+  if (room === CLIENT) {
+    return target === CLIENT || CLIENT_MAY_IMPORT.includes(to) ? undefined : `${from} must not import ${to}`
+  }
   if (!(target in LAYERS)) return `${from} imports from a room that nobody knows: ${to}`
   if (room === undefined) {
     return ENTRY_POINTS[from]?.includes(target) ? undefined : `${from} must not import ${to}`
@@ -92,6 +108,9 @@ test('what is forbidden is found', () => {
     ['resolvers/query.ts', 'testing/drain.ts'],
     ['testing/drain.ts', 'resolvers/query.ts'],
     ['attic/old.ts', 'db/database.ts'],
+    ['client/client.ts', 'engine/engine.ts'],
+    ['engine/claim.ts', 'client/client.ts'],
+    ['index.ts', 'client/client.ts'],
   ]
   for (const [from, to] of wrong) expect(complaint({ from, to }), `${from} -> ${to}`).toBeDefined()
   const right: [string, string][] = [
@@ -103,6 +122,8 @@ test('what is forbidden is found', () => {
     ['engine/claim.ts', 'db/database.ts'],
     ['testing/drain.ts', 'engine/engine.ts'],
     ['engine/claim.ts', 'pg'],
+    ['client/client.ts', 'client/sse.ts'],
+    ['client/client.ts', 'engine/watch/stoppable.ts'],
     ['server/server.ts', 'node:http'],
   ]
   for (const [from, to] of right) expect(complaint({ from, to }), `${from} -> ${to}`).toBeUndefined()

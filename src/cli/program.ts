@@ -3,6 +3,7 @@ import { Command } from 'commander'
 import { orphansCommand, stuckCommand } from './dry-runs.ts'
 import { enqueueCommand } from './enqueue.ts'
 import { explainCommand } from './explain.ts'
+import { keyCommand } from './key.ts'
 import { migrateCommand } from './migrate.ts'
 import { serveCommand } from './serve.ts'
 import { steerCommands } from './steer.ts'
@@ -26,6 +27,7 @@ export function createProgram(): Command {
     explainCommand(),
     stuckCommand(),
     orphansCommand(),
+    keyCommand(),
   ]
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program))
   return program

@@ -3,6 +3,7 @@ import type { Engine } from '../engine/engine.ts'
 import { loadJobs } from './load-jobs.ts'
 import { createLogger } from './logger.ts'
 import { runEngine } from './run-engine.ts'
+import { serverOptions } from './server-options.ts'
 import { commandWith, configOf, SERVER_SETTINGS, WORKER_SETTINGS } from './settings-options.ts'
 
 interface Flags extends Record<string, unknown> {
@@ -24,7 +25,7 @@ export function serveCommand(): Command {
       const worker = flags.worker && jobs.length > 0
       // Only this command pays for loading GraphQL.
       const { createServer } = await import('../server/server.ts')
-      const server = (engine: Engine) => createServer({ engine, config, logger })
+      const server = (engine: Engine) => createServer({ engine, logger, ...serverOptions(config) })
       await runEngine({ config, logger, jobs, worker, server }, (url) => {
         const types = worker ? jobs.map(({ type }) => type) : []
         const text = [

@@ -1,5 +1,7 @@
 import { Command, Option } from 'commander'
 import { type Config, loadConfig, type Setting, settings } from '../config.ts'
+import { ACCESS_SETTINGS } from '../settings/access.ts'
+import { LIMIT_SETTINGS } from '../settings/limits.ts'
 
 /** Settings that every command takes which touches the database. */
 export const DATABASE_SETTINGS = ['databaseUrl', 'dataDir', 'schema', 'logLevel'] as const
@@ -21,7 +23,12 @@ export const WORKER_SETTINGS = [
 ] as const
 
 /** Settings of the API. */
-export const SERVER_SETTINGS = ['port', 'host'] as const
+export const SERVER_SETTINGS = [
+  'port',
+  'host',
+  ...ACCESS_SETTINGS.map(({ name }) => name),
+  ...LIMIT_SETTINGS.map(({ name }) => name),
+] as const
 
 /** A command that takes these settings as flags; help names the variable and the default of each. */
 export function commandWith(name: string, description: string, names: readonly (keyof Config)[]): Command {

@@ -4,6 +4,7 @@ export interface TableNames {
   readonly jobEvent: string
   readonly wakeReceipt: string
   readonly wakeMark: string
+  readonly wakeCounter: string
   readonly worker: string
   readonly assignee: string
   readonly feedEpoch: string
@@ -56,6 +57,7 @@ export function tableNames(schema: string): TableNames {
     jobEvent: name('job_event'),
     wakeReceipt: name('wake_receipt'),
     wakeMark: name('wake_mark'),
+    wakeCounter: name('wake_counter'),
     worker: name('worker'),
     assignee: name('assignee'),
     feedEpoch: name('feed_epoch'),

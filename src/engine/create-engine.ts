@@ -15,6 +15,7 @@ import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
 import { orphans, stuckParents } from './explain/dry-runs.ts'
 import { explainJobs } from './explain/explain.ts'
 import { createDoorbell } from './feed/doorbell.ts'
+import { registerFeedMetrics } from './feed/feed-metrics.ts'
 import { createFeed, type Feed } from './feed/hub.ts'
 import { formatJobId, parseJobId } from './ids.ts'
 import type { NewJob } from './job.ts'
@@ -32,8 +33,12 @@ import { pageRequest } from './reads/page.ts'
 import { retryJob } from './reopen.ts'
 import { rewakeParent } from './rewake.ts'
 import { spawnChildren } from './spawn.ts'
+import { createStats } from './stats/stats.ts'
+import { createWakeCounters } from './stats/wake-counters.ts'
+import { createStatsWatch } from './stats/watch-stats.ts'
 import { Waiters } from './wait-for.ts'
 import { countAndLogWakes, watchWakes } from './wake-watch.ts'
+import { createTreeWatch } from './watch/watch-tree.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -68,6 +73,11 @@ export function createEngine(options: EngineOptions): Engine {
   const hub = createFeed({ db, doorbell, logger })
   const metrics = createMetrics()
   watchWakes(db, countAndLogWakes(metrics, logger))
+  registerFeedMetrics(metrics.registry, hub)
+  const wakeCounters = createWakeCounters(db, metrics, {
+    onError: (error) => logger.debug({ err: error }, 'the wake counters could not be written; they are later'),
+  })
+  const stats = createStats({ db, feed: hub, wakeCounters })
   const waiters = new Waiters(db, settings.pollMs)
   const fatalListeners = new Set<(error: unknown) => void>()
   let workerSide: WorkerSide | undefined
@@ -142,6 +152,7 @@ export function createEngine(options: EngineOptions): Engine {
     if (settings.worker && !stopped) await startWorking(listening)
     await listening
     maintenance.start()
+    wakeCounters.start()
   }
 
   /** The heartbeat's thread takes a while to begin: listening begins meanwhile. */
@@ -172,7 +183,7 @@ export function createEngine(options: EngineOptions): Engine {
     await started?.catch(() => {})
     waiters.stop()
     // Connections that hang do not keep the process: what matters is done by now.
-    await within(Promise.all([hub.stop(), outsideBell.stop()]), CLOSE_MS)
+    await within(Promise.all([hub.stop(), outsideBell.stop(), wakeCounters.stop()]), CLOSE_MS)
     await within(doorbell.stop(), CLOSE_MS)
     await within(db.close(), CLOSE_MS)
   }
@@ -251,6 +262,9 @@ export function createEngine(options: EngineOptions): Engine {
       cursorAt: hub.cursorAt.bind(hub),
       stats: hub.stats.bind(hub),
     }),
+    watchTree: createTreeWatch(db, hub),
+    stats: () => reach(stats),
+    watchStats: createStatsWatch(stats),
     on(_event, listener) {
       fatalListeners.add(listener)
       return () => fatalListeners.delete(listener)

@@ -13,8 +13,11 @@ import type { JobHandle } from './job-handle.ts'
 import type { SweepReport } from './orphan-sweep.ts'
 import type { Page, PageArgs } from './reads/page.ts'
 import type { WakeReceipt } from './reads/receipts.ts'
+import type { Stats } from './stats/stats.ts'
+import type { WatchStats } from './stats/watch-stats.ts'
 import type { UserTransaction } from './user-transaction.ts'
 import type { JobEnd } from './wait-for.ts'
+import type { WatchTree } from './watch/watch-tree.ts'
 
 /** Who does it, and why, for the audit trail. */
 export interface SteerOptions {
@@ -184,6 +187,33 @@ export interface Engine extends EngineLists, EngineBulk {
   ): Promise<{ assignee: Assignee; woken: string[] }>
   /** What happens, from the event log. */
   readonly feed: EngineFeed
+  /**
+   * The tree that a job belongs to, as an async iterable: as it is, in one snapshot (of more than 10,000 jobs in several,
+   * none older than the first), then exactly what changes. The first update comes at once. Changes come together for
+   * 25 ms, and an empty update every 30 s. Goes on from `after` without loss; when that cursor has expired, a new
+   * snapshot begins. Leave the loop, or call `return()`, to end it. Needs an engine that has been started.
+   *
+   * @example
+   * const jobs = new Map<string, Job>()
+   * for await (const update of engine.watchTree(id)) {
+   *   if (update.reset) jobs.clear()
+   *   for (const job of update.jobs) jobs.set(job.id, job)
+   *   for (const id of update.removed) jobs.delete(id)
+   *   if (update.caughtUp && update.counts.open === 0) break
+   * }
+   * @throws {InvalidCursorError} {@link ValidationError} at once, when `after` is no cursor or `id` no id.
+   * @throws {NotFoundError} from the iterable: there is no trace of such a job.
+   */
+  readonly watchTree: WatchTree
+  /** The installation in numbers. */
+  stats(): Promise<Stats>
+  /**
+   * The same as an async iterable: now, then again and again. Who is slow misses some. All who watch at one interval
+   * share one reading.
+   *
+   * @throws {ValidationError} at once, for an interval below 500 ms or above a day.
+   */
+  readonly watchStats: WatchStats
   /**
    * Calls back when the engine cannot go on running jobs: it has stopped by then, and the process had best end with an
    * error. Without a listener the error is thrown where nobody catches it, so that the process does end.

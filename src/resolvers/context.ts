@@ -10,6 +10,8 @@ export interface Context {
   readonly viewer: Viewer
   /** Aborted when the server begins to stop: subscriptions send their last frame and end. */
   readonly closing: AbortSignal
+  /** Aborted, with the error to end with, when what the caller showed is over; absent where the connection is cut then. */
+  readonly expired?: AbortSignal
   /** Made on first use. */
   loaders?: Loaders
 }

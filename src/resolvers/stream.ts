@@ -1,63 +1,37 @@
+import { Stoppable } from '../engine/watch/stoppable.ts'
 import type { Context } from './context.ts'
 
 /** Reason of a stream's stop signal when the server stops: a last frame may still be given. */
 export const CLOSING = 'closing'
 
-const RETURNED = 'returned'
-const DONE = { done: true, value: undefined } as const
-
 /**
- * The source of a subscription. A generator that is parked on an `await` never sees that the client has left, so that
- * this iterator tells it by a signal, and answers the client at once. What an operation has read before is forgotten
- * with each frame: frame n shows state n.
+ * The source of a subscription. What an operation has read before is forgotten with each frame: frame n shows state n.
  */
-export class Stream<T> implements AsyncIterableIterator<T> {
+export class Stream<T> extends Stoppable<T> {
   readonly #context: Context
-  readonly #source: AsyncGenerator<T>
-  readonly #stop = new AbortController()
-  readonly #close = () => this.#stop.abort(CLOSING)
-  #ended = false
+  readonly #close = () => this.stop(CLOSING)
+  readonly #expire = () => this.stop(this.#context.expired?.reason)
 
-  /** `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. */
+  /**
+   * `source` ends when its signal is aborted; when the reason is {@link CLOSING} it may give a last frame. When what the
+   * caller showed is over, the stream fails.
+   */
   constructor(context: Context, source: (stop: AbortSignal) => AsyncGenerator<T>) {
+    super(source)
     this.#context = context
-    this.#source = source(this.#stop.signal)
     if (context.closing.aborted) this.#close()
     else context.closing.addEventListener('abort', this.#close, { once: true })
+    context.expired?.addEventListener('abort', this.#expire, { once: true })
   }
 
-  async next(): Promise<IteratorResult<T>> {
-    if (this.#ended) return DONE
-    try {
-      const result = await this.#source.next()
-      if (result.done || this.#stop.signal.reason === RETURNED) return this.#end()
-      this.#context.loaders?.clear()
-      return result
-    } catch (error) {
-      this.#end()
-      throw error
-    }
+  override async next(): Promise<IteratorResult<T, undefined>> {
+    const result = await super.next()
+    if (!result.done) this.#context.loaders?.clear()
+    return result
   }
 
-  async return(): Promise<IteratorResult<T>> {
-    this.#stop.abort(RETURNED)
-    // Queued behind the parked `next`, which the signal ends.
-    this.#source.return(undefined).catch(() => {})
-    return this.#end()
-  }
-
-  async throw(error: unknown): Promise<IteratorResult<T>> {
-    await this.return()
-    throw error
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this
-  }
-
-  #end(): IteratorReturnResult<undefined> {
-    this.#ended = true
+  protected override ended(): void {
     this.#context.closing.removeEventListener('abort', this.#close)
-    return DONE
+    this.#context.expired?.removeEventListener('abort', this.#expire)
   }
 }

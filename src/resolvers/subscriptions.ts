@@ -5,6 +5,7 @@ import type { JobEventFilter } from '../engine/feed/filter.ts'
 import type { Job } from '../engine/job.ts'
 import { jobsById } from '../engine/reads/jobs-by-id.ts'
 import { isTerminal } from '../engine/states.ts'
+import { patiently } from '../engine/watch/patiently.ts'
 import { type Context, loadersOf } from './context.ts'
 import { eventFilter } from './event-filter.ts'
 import { jobIdArg } from './global-ids.ts'
@@ -73,7 +74,7 @@ async function* jobStates(
     for await (const batch of engine.feed.subscribe({ filter: { jobIds: [id] }, signal: stop })) {
       if (batch.ended === 'shutdown') return
       if (batch.events.length > 0 && !(await pause(sentAt + COALESCE_MS - performance.now(), stop))) return
-      const [job] = await jobsById(engine.database, [id], heavy)
+      const [job] = await patiently(() => jobsById(engine.database, [id], heavy), stop)
       if (job?.version === version) continue
       version = job?.version ?? version
       sentAt = performance.now()

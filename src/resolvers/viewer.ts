@@ -12,6 +12,16 @@ export interface Viewer {
 /** Where no authentication is set up, whoever reaches the server (from this machine only) may do everything. */
 export const ANONYMOUS: Viewer = { name: 'anonymous', role: 'admin' }
 
+/** No valid key or token: a top-level error. Says no more than the caller knows. */
+export class UnauthenticatedError extends Error {
+  readonly code = 'UNAUTHENTICATED'
+
+  constructor(message: string) {
+    super(message)
+    this.name = 'UnauthenticatedError'
+  }
+}
+
 /** The role does not allow it: a top-level error. */
 export class ForbiddenError extends Error {
   readonly code = 'FORBIDDEN'

@@ -1,8 +1,10 @@
 import SchemaBuilder from '@pothos/core'
+import ComplexityPlugin from '@pothos/plugin-complexity'
 import ErrorsPlugin from '@pothos/plugin-errors'
 import RelayPlugin from '@pothos/plugin-relay'
 import type { Json } from '../engine/job.ts'
 import type { Context } from '../resolvers/context.ts'
+import { costOf } from './cost.ts'
 
 /** Types that the schema is written in; every output is non-null and every input optional unless it says otherwise. */
 export interface SchemaTypes {
@@ -16,6 +18,7 @@ export interface SchemaTypes {
     DateTime: { Input: Date; Output: Date }
     // Checked where it is stored.
     JSON: { Input: NonNullable<unknown>; Output: Json }
+    BigInt: { Input: bigint; Output: bigint }
     /** Milliseconds. */
     Duration: { Input: number; Output: number }
     Tolerance: { Input: string; Output: string }
@@ -24,8 +27,10 @@ export interface SchemaTypes {
 
 /** The one builder; each file of this folder adds its types to it, `index.ts` makes the schema. */
 export const builder = new SchemaBuilder<SchemaTypes>({
-  plugins: [RelayPlugin, ErrorsPlugin],
+  plugins: [RelayPlugin, ErrorsPlugin, ComplexityPlugin],
   defaultFieldNullability: false,
+  // Only says what fields cost: the server adds it up before it executes anything, subscriptions included.
+  complexity: { disabled: true, fieldComplexity: costOf },
   errors: {
     // The mutations' results are the Success types themselves.
     directResult: true,

@@ -10,6 +10,7 @@ import {
   listStuckParents,
   pullEvents,
 } from '../resolvers/query.ts'
+import { readStats } from '../resolvers/stats.ts'
 import type { Viewer as Caller } from '../resolvers/viewer.ts'
 import { Assignee } from './assignee.ts'
 import { builder } from './builder.ts'
@@ -18,6 +19,7 @@ import { JobEventFilter, JobFilter, JobOrder } from './filters.ts'
 import { JobEventBatch } from './job-event.ts'
 import { JobTree } from './job-tree.ts'
 import { Job, JobConnection, JobEvent, Worker } from './refs.ts'
+import { Stats } from './stats.ts'
 
 const NODE_TYPES = { Job, JobEvent, Assignee, Worker }
 
@@ -103,6 +105,7 @@ builder.queryType({
       },
       resolve: pullEvents,
     }),
+    stats: t.field({ type: Stats, description: 'The installation in numbers.', resolve: readStats }),
     viewer: t.field({
       type: Viewer,
       description: 'Who asks, and what they may do.',

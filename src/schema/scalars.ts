@@ -28,6 +28,13 @@ builder.addScalarType(
   ),
 )
 
+builder.scalarType('BigInt', {
+  description: 'Whole number of any size, always written as a decimal string. For counters that only grow.',
+  serialize: String,
+  parseValue: wholeNumber,
+  parseLiteral: (node) => wholeNumber(textOrInteger(node)),
+})
+
 builder.scalarType('Duration', {
   description:
     'Length of time. Written as text (`500ms`, `30s`, `5m`, `2h`, `1d`) or whole milliseconds; always read as whole ' +
@@ -45,6 +52,12 @@ builder.scalarType('Tolerance', {
   parseValue: tolerance,
   parseLiteral: (node) => tolerance(textOrInteger(node)),
 })
+
+function wholeNumber(value: unknown): bigint {
+  if (typeof value === 'string' && /^-?\d{1,1000}$/.test(value)) return BigInt(value)
+  if (Number.isSafeInteger(value)) return BigInt(value as number)
+  throw new GraphQLError('Not a whole number. Expected decimal text such as "42".')
+}
 
 function duration(value: unknown): number {
   try {

@@ -1,4 +1,5 @@
 import { renderGraphiQL } from '@graphql-yoga/render-graphiql'
+import { TOKEN_DIALOG } from './graphiql-token.ts'
 
 /** What GraphiQL opens with. */
 export const DEFAULT_QUERY = `# Enqueue a tree, look at it, and watch it live.
@@ -38,8 +39,12 @@ subscription Watch {
 
 let page: string | undefined
 
-/** The page, whole: scripts, styles and fonts are in it. Made once, since it is megabytes. */
-export function graphiqlPage(options?: Parameters<typeof renderGraphiQL>[0]): string {
+/**
+ * The page, whole: scripts, styles and fonts are in it. Made once, since it is megabytes.
+ *
+ * @param withToken whether it asks for a key or a token before it asks the API anything.
+ */
+export function graphiqlPage(options: Parameters<typeof renderGraphiQL>[0], withToken: boolean): string {
   page ??= renderGraphiQL(options)
-  return page
+  return withToken ? page.replace('</head>', () => `${TOKEN_DIALOG}</head>`) : page
 }

@@ -5,7 +5,7 @@ export class InsecureHostError extends Error {
   constructor(host: string) {
     super(
       `HOST is ${host}, which other machines can reach, but no authentication is set up: whoever reaches the API may do ` +
-        'everything. Use 127.0.0.1, localhost or ::1.',
+        'everything. Use 127.0.0.1, localhost or ::1, or set up COPPICE_API_KEYS or COPPICE_JWT_…',
     )
     this.name = 'InsecureHostError'
   }

@@ -1,29 +1,35 @@
-import { GraphQLError } from 'graphql'
+import { type DocumentNode, GraphQLError, visit } from 'graphql'
 import type { Plugin } from 'graphql-yoga'
+import { LimitExceededError, type Limits } from './limits.ts'
 
-/** Most tokens of a document: far more than people write, far less than what validating keeps a processor busy with. */
-export const MAX_TOKENS = 5000
-
-/** A request that asks for more than is allowed: a top-level error. */
-export class LimitExceededError extends Error {
-  readonly code = 'LIMIT_EXCEEDED'
-}
-
-/** Refuses documents that are too long or too deep to be parsed, over every transport. */
-export function useParseLimits(): Plugin {
+/** Refuses documents that are too long or too deep to be parsed, or have too many aliases, over every transport. */
+export function useParseLimits({ maxTokens, maxAliases }: Limits): Plugin {
   return {
     onParse({ parseFn, setParseFn }) {
       setParseFn((source, options) => {
         try {
-          return parseFn(source, { ...options, maxTokens: MAX_TOKENS })
+          const document: DocumentNode = parseFn(source, { ...options, maxTokens })
+          checkAliases(document, maxAliases)
+          return document
         } catch (error) {
-          if (error instanceof RangeError) throw new LimitExceededError('The document is nested too deeply.')
-          if (error instanceof GraphQLError && error.message.includes(`more that ${MAX_TOKENS} tokens`)) {
-            throw new LimitExceededError(`The document has more than ${MAX_TOKENS} tokens. Use variables.`)
+          if (error instanceof RangeError) throw new LimitExceededError('depth', 'The document is nested too deeply.')
+          if (error instanceof GraphQLError && error.message.includes(`more that ${maxTokens} tokens`)) {
+            throw new LimitExceededError('tokens', `The document has more than ${maxTokens} tokens. Use variables.`)
           }
           throw error
         }
       })
     },
   }
+}
+
+function checkAliases(document: DocumentNode, most: number): void {
+  let count = 0
+  visit(document, {
+    Field({ alias }) {
+      if (alias && ++count > most) {
+        throw new LimitExceededError('aliases', `The document has more than ${most} aliases.`)
+      }
+    },
+  })
 }

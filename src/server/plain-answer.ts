@@ -27,5 +27,7 @@ export function answerError(
 /** Refuses to open a WebSocket. */
 export function refuseUpgrade(socket: Duplex, status: number): void {
   socket.on('error', () => {})
+  // Whatever was sent along is never read, nor the end behind it: such a socket would stay for ever.
+  socket.once('finish', () => socket.destroy())
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`)
 }

@@ -9,12 +9,20 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ApiEngine } from '../resolvers/api-engine.ts'
-import { createErrorMask } from './error-mask.ts'
+import { ForbiddenError, includesRole, UnauthenticatedError } from '../resolvers/viewer.ts'
+import type { ErrorCodeName } from '../schema/enums.ts'
+import { type Authenticator, type AuthOptions, bearerOf, createAuthenticator } from './auth/authenticator.ts'
+import { atExpiry, type Session } from './auth/session.ts'
+import type { Caller } from './caller.ts'
+import { type Connections, followConnections } from './connections.ts'
+import { createErrorMask, type ErrorMask } from './error-mask.ts'
 import { readiness } from './health.ts'
+import { HttpLoad } from './http-load.ts'
+import { DEFAULT_LIMITS, LimitExceededError, type Limits } from './limits.ts'
 import { InsecureHostError, isLoopback, isSameOrigin, namesLoopback } from './loopback.ts'
 import { answerMetrics } from './metrics.ts'
 import { answer, answerError, refuseUpgrade } from './plain-answer.ts'
-import { followUnusedConnections } from './unused-connections.ts'
+import { countRefusals, type RefusalReason } from './refusals.ts'
 import { GraphQLWebSockets } from './websocket.ts'
 import { GRAPHQL_PATH, makeYoga, type Yoga } from './yoga.ts'
 
@@ -23,6 +31,12 @@ export interface ServerOptions {
   engine: ApiEngine
   /** Port 0 takes a free one. */
   config: { host: string; port: number }
+  /** How callers are known; without it anybody may do anything, from this machine only. */
+  auth?: AuthOptions
+  /** What differs from the usual limits. */
+  limits?: Partial<Limits>
+  /** Origins of web pages elsewhere that may use the API, such as `https://app.example.com`. */
+  corsOrigins?: readonly string[] | undefined
   logger: Logger
 }
 
@@ -41,29 +55,58 @@ export interface ApiServer {
 /** How long clients have to take their last frames and go, in milliseconds. */
 const STRAGGLER_MS = 5000
 const IDLE_SWEEP_MS = 20
+/** Longest time between two looks at requests that do not arrive, in milliseconds. */
+const MAX_CHECK_MS = 5000
 
 /** The API on one port: GraphQL over HTTP, SSE and WebSocket, GraphiQL, health, readiness and figures. */
 class Server implements ApiServer {
   readonly #options: ServerOptions
+  readonly #authenticator: Authenticator
+  readonly #mask: ErrorMask
+  readonly #refused: (reason: RefusalReason) => void
+  readonly #corsOrigins: readonly string[]
+  readonly #load: HttpLoad
   readonly #closing = new AbortController()
   readonly #yoga: Yoga
   readonly #sockets: GraphQLWebSockets
   readonly #http: HttpServer
-  readonly #unused: { destroy(): void }
+  readonly #connections: Connections
   #address: AddressInfo | undefined
   #stopped: Promise<void> | undefined
 
   constructor(options: ServerOptions) {
-    if (!isLoopback(options.config.host)) throw new InsecureHostError(options.config.host)
     this.#options = options
-    const { engine, logger } = options
+    const { engine, logger, config, auth = {}, corsOrigins = [] } = options
+    this.#authenticator = createAuthenticator(auth)
+    if (!this.#authenticator.required && !isLoopback(config.host)) throw new InsecureHostError(config.host)
+    const limits = { ...DEFAULT_LIMITS, ...options.limits }
+    this.#corsOrigins = corsOrigins
+    this.#refused = countRefusals(engine.metrics)
+    this.#load = new HttpLoad(limits.maxOperations)
     // Each open subscription listens to it.
     setMaxListeners(0, this.#closing.signal)
-    const mask = createErrorMask(logger)
-    this.#yoga = makeYoga({ engine, mask, closing: this.#closing.signal })
-    this.#sockets = new GraphQLWebSockets({ yoga: this.#yoga, mask, logger })
-    this.#http = createHttpServer((request, response) => this.#handle(request, response))
-    this.#unused = followUnusedConnections(this.#http)
+    const mask = createErrorMask(logger, this.#refused)
+    this.#mask = mask
+    const authRequired = this.#authenticator.required
+    this.#yoga = makeYoga({ engine, mask, limits, corsOrigins, authRequired, closing: this.#closing.signal })
+    this.#sockets = new GraphQLWebSockets({
+      yoga: this.#yoga,
+      authenticator: this.#authenticator,
+      limits,
+      mask,
+      logger,
+    })
+    this.#http = createHttpServer(
+      {
+        requestTimeout: limits.requestTimeoutMs,
+        headersTimeout: limits.requestTimeoutMs,
+        connectionsCheckingInterval: Math.min(limits.requestTimeoutMs, MAX_CHECK_MS),
+      },
+      (request, response) => this.#handle(request, response),
+    )
+    this.#http.maxConnections = limits.maxConnections
+    this.#http.on('drop', () => this.#refused('connections'))
+    this.#connections = followConnections(this.#http)
     this.#http.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
   }
 
@@ -95,11 +138,11 @@ class Server implements ApiServer {
 
   async #stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => this.#http.close(() => resolve()))
-    this.#unused.destroy()
+    this.#connections.destroyUnused()
     this.#closing.abort()
     const cut = setTimeout(() => {
       this.#sockets.terminate()
-      this.#http.closeAllConnections()
+      this.#connections.destroyAll()
     }, STRAGGLER_MS)
     // Connections that come to rest only now, after a last answer, would be kept for their next request.
     const sweep = setInterval(() => this.#http.closeIdleConnections(), IDLE_SWEEP_MS)
@@ -114,18 +157,31 @@ class Server implements ApiServer {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value)
     if (path === '/healthz') answer(response, 200, { status: 'ok' })
     else if (path === '/readyz') void this.#ready(response)
-    else if (path === '/metrics') this.#figures(request, response)
+    else if (path === '/metrics') void this.#figures(request, response)
     else if (path === '/') answer(response, 302, { graphql: GRAPHQL_PATH }, { location: GRAPHQL_PATH })
     else if (path !== GRAPHQL_PATH) answerError(response, 404, 'BAD_REQUEST', `There is nothing at ${path}.`)
-    else if (!namesLoopback(request.headers.host)) answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
+    else if (!this.#isNamed(request)) this.#answerWrongHost(response)
+    else if (!this.#load.admit(request, response)) this.#answerMasked(response, TOO_MANY)
     else if (this.#closing.signal.aborted) {
       answerError(response, 503, 'UNAVAILABLE', 'The server is stopping.', { connection: 'close' })
     } else void this.#graphql(request, response)
   }
 
   async #graphql(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const expired = new AbortController()
+    const caller: Caller = {
+      expired: expired.signal,
+      authenticate: async () => {
+        const session = await this.#authenticate(request)
+        response.once(
+          'close',
+          atExpiry(session, () => expired.abort(new UnauthenticatedError('The token has expired.'))),
+        )
+        return session
+      },
+    }
     try {
-      await this.#yoga(request, response)
+      await this.#yoga(request, response, caller)
     } catch (error) {
       // Yoga answers its own errors: this one is of the connection.
       this.#options.logger.debug({ err: error }, 'a request broke off')
@@ -139,19 +195,57 @@ class Server implements ApiServer {
   }
 
   /** For a scraper of Prometheus. As little for strangers as the API itself. */
-  #figures(request: IncomingMessage, response: ServerResponse): void {
-    if (!namesLoopback(request.headers.host)) answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
-    else void answerMetrics(this.#options.engine.metrics, response)
+  async #figures(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!this.#isNamed(request)) return this.#answerWrongHost(response)
+    try {
+      const { viewer } = await this.#authenticate(request)
+      if (!includesRole(viewer, 'viewer')) throw new ForbiddenError('viewer')
+      await answerMetrics(this.#options.engine.metrics, response)
+    } catch (error) {
+      this.#answerMasked(response, error)
+    }
+  }
+
+  #authenticate({ headers }: IncomingMessage): Promise<Session> {
+    return this.#authenticator.authenticate(bearerOf(headers.authorization))
+  }
+
+  /** Whether a request may have come here by this name: whoever shows a key has not been led here by a page. */
+  #isNamed({ headers }: IncomingMessage): boolean {
+    return this.#authenticator.required || namesLoopback(headers.host)
+  }
+
+  #answerWrongHost(response: ServerResponse): void {
+    this.#refused('host')
+    answerError(response, 403, 'FORBIDDEN', WRONG_HOST)
+  }
+
+  #answerMasked(response: ServerResponse, error: unknown): void {
+    const { message, extensions } = this.#mask(error)
+    const { status, headers } = extensions.http as { status: number; headers: Record<string, string> }
+    answerError(response, status, extensions.code as ErrorCodeName, message, headers)
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const { host, origin } = request.headers
     if (pathOf(request) !== GRAPHQL_PATH) refuseUpgrade(socket, 404)
-    else if (!namesLoopback(host) || !isSameOrigin(origin, host)) refuseUpgrade(socket, 403)
+    else if (!this.#isNamed(request)) this.#refuseUpgrade(socket, 'host')
+    else if (!this.#isOrigin(origin, host)) this.#refuseUpgrade(socket, 'origin')
     else if (this.#closing.signal.aborted) refuseUpgrade(socket, 503)
     else this.#sockets.upgrade(request, socket, head)
   }
+
+  #refuseUpgrade(socket: Duplex, reason: 'host' | 'origin'): void {
+    this.#refused(reason)
+    refuseUpgrade(socket, 403)
+  }
+
+  #isOrigin(origin: string | undefined, host: string | undefined): boolean {
+    return isSameOrigin(origin, host) || this.#corsOrigins.includes(origin!.toLowerCase())
+  }
 }
+
+const TOO_MANY = new LimitExceededError('operations', 'Too many requests are under way on this connection.')
 
 /** For GraphiQL's page above all: it is whole, so that it needs nothing from anywhere but this server. */
 const SECURITY_HEADERS = {

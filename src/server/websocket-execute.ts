@@ -1,10 +1,19 @@
-import { GraphQLError } from 'graphql'
+import { type DocumentNode, GraphQLError, getOperationAST } from 'graphql'
 import type { ServerOptions, SubscribePayload } from 'graphql-ws'
+import { type Authenticator, bearerOf, credentialOf } from './auth/authenticator.ts'
+import type { Session } from './auth/session.ts'
 import { type ErrorMask, placeOf } from './error-mask.ts'
 import type { Connection } from './websocket-connection.ts'
 import type { Yoga } from './yoga.ts'
 
 type Options = ServerOptions<Record<string, unknown>, Connection>
+
+/** What operations of sockets are run with. */
+export interface ExecuteOptions {
+  yoga: Yoga
+  mask: ErrorMask
+  authenticator: Authenticator
+}
 
 /** What the hooks hand on to `execute` and `subscribe`. */
 interface ExecuteArgs {
@@ -16,7 +25,7 @@ interface ExecuteArgs {
  * How graphql-ws runs operations: by Yoga, with the same plugins as over HTTP. Nothing here ever throws: an error would
  * close the socket, with every other operation on it.
  */
-export function executeOptions(yoga: Yoga, mask: ErrorMask): Options {
+export function executeOptions({ yoga, mask, authenticator }: ExecuteOptions): Options {
   const run = async (how: 'execute' | 'subscribe', args: unknown) => {
     try {
       return await (args as ExecuteArgs)[how](args)
@@ -27,13 +36,24 @@ export function executeOptions(yoga: Yoga, mask: ErrorMask): Options {
   const formatted = (error: GraphQLError) => withoutHttp(mask(error)).toJSON()
   return {
     connectionInitWaitTimeout: 10_000,
-    onConnect(ctx) {
-      ctx.extra.subscriptions = ctx.subscriptions
-      return true
-    },
-    async onSubscribe(_ctx, _id, payload) {
+    async onConnect({ extra, subscriptions, connectionParams }) {
+      const credential = credentialOf(connectionParams) ?? bearerOf(extra.authorization)
       try {
-        return await prepare(yoga, payload, mask)
+        extra.begin(await authenticator.authenticate(credential), subscriptions)
+        return true
+      } catch (error) {
+        extra.refuse(mask(error))
+        return false
+      }
+    },
+    async onSubscribe({ extra, subscriptions }, id, payload) {
+      try {
+        extra.count.admitAny(subscriptions)
+        const prepared = await prepare(yoga, payload, extra.session!, mask)
+        if (Array.isArray(prepared)) return prepared
+        const operation = getOperationAST(prepared.document, prepared.operationName)
+        if (operation) extra.count.admit(id, operation.operation, subscriptions)
+        return prepared
       } catch (error) {
         return [mask(error)]
       }
@@ -47,9 +67,9 @@ export function executeOptions(yoga: Yoga, mask: ErrorMask): Options {
 }
 
 /** What to execute, or the errors of the document. */
-async function prepare(yoga: Yoga, payload: SubscribePayload, mask: ErrorMask) {
-  const enveloped = yoga.getEnveloped({ params: payload })
-  const document = enveloped.parse(payload.query)
+async function prepare(yoga: Yoga, payload: SubscribePayload, session: Session, mask: ErrorMask) {
+  const enveloped = yoga.getEnveloped({ params: payload, session })
+  const document: DocumentNode = enveloped.parse(payload.query)
   const errors: readonly GraphQLError[] = enveloped.validate(enveloped.schema, document)
   if (errors.length > 0) return errors.map(mask)
   return {

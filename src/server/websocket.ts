@@ -3,28 +3,31 @@ import type { Duplex } from 'node:stream'
 import { handleProtocols, makeServer, type Server } from 'graphql-ws'
 import type { Logger } from 'pino'
 import { WebSocketServer } from 'ws'
-import type { ErrorMask } from './error-mask.ts'
+import type { Limits } from './limits.ts'
 import { type Connection, WebSocketConnection } from './websocket-connection.ts'
-import { executeOptions } from './websocket-execute.ts'
-import { MAX_REQUEST_BYTES, type Yoga } from './yoga.ts'
+import { type ExecuteOptions, executeOptions } from './websocket-execute.ts'
 
 /** What the WebSocket side is made of. */
-export interface WebSocketOptions {
-  yoga: Yoga
-  mask: ErrorMask
+export interface WebSocketOptions extends ExecuteOptions {
+  limits: Limits
   logger: Logger
 }
 
 /** GraphQL over WebSocket (protocol graphql-transport-ws). */
 export class GraphQLWebSockets {
-  readonly #sockets = new WebSocketServer({ noServer: true, maxPayload: MAX_REQUEST_BYTES, handleProtocols })
+  readonly #sockets: WebSocketServer
   readonly #connections = new Set<WebSocketConnection>()
   readonly #server: Server<Connection>
   readonly #options: WebSocketOptions
 
   constructor(options: WebSocketOptions) {
     this.#options = options
-    this.#server = makeServer<Record<string, unknown>, Connection>(executeOptions(options.yoga, options.mask))
+    this.#sockets = new WebSocketServer({
+      noServer: true,
+      maxPayload: options.limits.maxRequestBytes,
+      handleProtocols,
+    })
+    this.#server = makeServer<Record<string, unknown>, Connection>(executeOptions(options))
   }
 
   /** Open sockets. */
@@ -35,8 +38,10 @@ export class GraphQLWebSockets {
   /** Takes an upgrade request over. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#sockets.handleUpgrade(request, socket, head, (webSocket) => {
-      const { mask, logger } = this.#options
-      const connection = new WebSocketConnection({ webSocket, server: this.#server, mask, logger })
+      const { limits, mask, logger } = this.#options
+      const { authorization } = request.headers
+      const server = this.#server
+      const connection = new WebSocketConnection({ webSocket, authorization, limits, server, mask, logger })
       this.#connections.add(connection)
       webSocket.once('close', () => this.#connections.delete(connection))
     })

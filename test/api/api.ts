@@ -1,6 +1,6 @@
 import { type Logger, pino } from 'pino'
 import { createEngine, type Engine, type EngineOptions } from '../../src/index.ts'
-import { type ApiServer, createServer } from '../../src/server/server.ts'
+import { type ApiServer, createServer, type ServerOptions } from '../../src/server/server.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { RawSocket } from './raw-socket.ts'
 import { SseStream } from './sse-stream.ts'
@@ -20,8 +20,8 @@ export interface Api {
   server: ApiServer
   /** Lines that the server logged. */
   log: Record<string, unknown>[]
-  /** POST of JSON, as curl would send it. */
-  run(query: string, variables?: Record<string, unknown>): Promise<Answer>
+  /** POST of JSON, as curl would send it; with a key or a token, if one is given. */
+  run(query: string, variables?: Record<string, unknown>, token?: string): Promise<Answer>
   /** The data of an operation that has no errors. */
   // biome-ignore lint/suspicious/noExplicitAny: a test knows what it asked for.
   ask(query: string, variables?: Record<string, unknown>): Promise<any>
@@ -38,8 +38,9 @@ export interface Api {
  */
 export async function startApi({
   start = true,
+  serving = {},
   ...options
-}: Partial<EngineOptions> & { start?: boolean } = {}): Promise<Api> {
+}: Partial<EngineOptions> & { start?: boolean; serving?: Partial<ServerOptions> } = {}): Promise<Api> {
   const test = await createTestDatabase()
   const log: Record<string, unknown>[] = []
   const logger = pino({ level: 'warn' }, { write: (line: string) => log.push(JSON.parse(line)) })
@@ -50,14 +51,14 @@ export async function startApi({
     ...options,
   })
   if (start) await engine.start()
-  const server = await createServer({ engine, config: { host: '127.0.0.1', port: 0 }, logger })
+  const server = await createServer({ engine, config: { host: '127.0.0.1', port: 0 }, logger, ...serving })
   const url = `${server.url}/graphql`
   const open: { close(): void }[] = []
 
-  async function run(query: string, variables: Record<string, unknown> = {}): Promise<Answer> {
+  async function run(query: string, variables: Record<string, unknown> = {}, token?: string): Promise<Answer> {
     const response = await fetch(url, {
       method: 'POST',
-      headers: { 'content-type': 'application/json' },
+      headers: { 'content-type': 'application/json', ...(token !== undefined && { authorization: `Bearer ${token}` }) },
       body: JSON.stringify({ query, variables }),
     })
     return { status: response.status, ...((await response.json()) as Omit<Answer, 'status'>) }

@@ -38,8 +38,8 @@ export class RawSocket {
     this.webSocket.send(typeof frame === 'string' ? frame : JSON.stringify(frame))
   }
 
-  async init(): Promise<void> {
-    this.send({ type: 'connection_init' })
+  async init(payload?: object): Promise<void> {
+    this.send({ type: 'connection_init', ...(payload && { payload }) })
     await until(() => this.frames.some((frame) => frame.type === 'connection_ack'), { what: 'connection_ack' })
   }
 

@@ -5,7 +5,7 @@ import { schema } from '../../src/schema/index.ts'
 import { createErrorMask } from '../../src/server/error-mask.ts'
 import { type Api, silent, startApi } from './api.ts'
 
-// Authentication is to come; what a role may do holds already, asked of the schema itself.
+// What a role may do, asked of the schema itself; auth.test.ts has how callers come by their roles.
 
 let api: Api
 beforeAll(async () => {

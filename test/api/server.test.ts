@@ -155,6 +155,37 @@ test('bodies of more than 256 KiB are refused, with and without a length', async
   expect((await post(QUERY)).status).toBe(200)
 })
 
+test('a body that is no JSON, or no request, is answered with 400, whatever the caller accepts', async () => {
+  for (const body of [
+    '',
+    '{',
+    '{"query":',
+    'query',
+    '\u0000',
+    '[]',
+    '"x"',
+    '5',
+    'null',
+    '{}',
+    '{"query":5}',
+    `[${QUERY}]`,
+  ]) {
+    for (const accept of ['*/*', 'application/json', 'application/graphql-response+json', 'text/event-stream']) {
+      const answer = await post(body, { ...JSON_TYPE, accept })
+      expect(answer.status, `${body} ${accept}`).toBe(400)
+      expect(await answer.text()).toContain('BAD_REQUEST')
+    }
+  }
+  // The specification wants 200 for what is wrong with a document itself, where plain JSON is accepted.
+  for (const [accept, status] of [
+    ['application/json', 200],
+    ['application/graphql-response+json', 400],
+  ] as const) {
+    const answer = await post(JSON.stringify({ query: '{ nonsense }' }), { ...JSON_TYPE, accept })
+    expect(answer.status, accept).toBe(status)
+  }
+})
+
 test('what is no GraphQL request is answered without a fault of ours', async () => {
   for (const body of [
     '',

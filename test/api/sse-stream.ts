@@ -25,11 +25,20 @@ export class SseStream {
     )
   }
 
-  static async open(url: string, query: string, variables: Record<string, unknown> = {}): Promise<SseStream> {
+  static async open(
+    url: string,
+    query: string,
+    variables: Record<string, unknown> = {},
+    token?: string,
+  ): Promise<SseStream> {
     const abort = new AbortController()
     const response = await fetch(url, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'text/event-stream' },
+      headers: {
+        'content-type': 'application/json',
+        accept: 'text/event-stream',
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      },
       body: JSON.stringify({ query, variables }),
       signal: abort.signal,
     })

@@ -9,7 +9,8 @@ const statements: string[] = []
 const { query } = pg.Client.prototype
 
 beforeAll(async () => {
-  api = await startApi()
+  // What is asked here is more than one operation may cost elsewhere.
+  api = await startApi({ serving: { limits: { maxCost: 1_000_000 } } })
   // biome-ignore lint/suspicious/noExplicitAny: every form of the call is handed on as it is.
   pg.Client.prototype.query = function (this: pg.Client, ...args: any[]): any {
     const [first] = args

@@ -91,25 +91,6 @@ test('malformed, refused and throwing operations leave the others on the socket 
   socket.close()
 })
 
-test('what is no message of the protocol closes the socket, and only that one', async () => {
-  const other = await api.socket()
-  for (const [frame, code] of [
-    ['not json', 4400],
-    ['{"type":"nonsense"}', 4400],
-    ['{"type":"connection_init"}', 4429],
-    ['"x"', 4400],
-    [JSON.stringify({ type: 'ping', payload: { text: 'x'.repeat(300_000) } }), 1009],
-  ] as const) {
-    const socket = await api.socket()
-    socket.send(frame)
-    const closed = await until(() => socket.closed, { what: `close after ${frame.slice(0, 40)}` })
-    expect(closed.code).toBe(code)
-  }
-  other.send({ type: 'ping' })
-  await until(() => other.frames.some((frame) => frame.type === 'pong'))
-  other.close()
-})
-
 test('a job in a later event is never older than the event', async () => {
   const socket = await api.socket()
   socket.subscribe('1', EVENTS, { types: ['fresh'] })

@@ -29,6 +29,23 @@ test('with nothing given there is a default for everything', () => {
     keepCancelledMs: undefined,
     keepEventsMs: undefined,
     logLevel: 'info',
+    apiKeys: undefined,
+    jwtSecret: undefined,
+    jwtPublicKey: undefined,
+    jwtJwksUrl: undefined,
+    jwtIssuer: undefined,
+    jwtAudience: undefined,
+    jwtRoleClaim: 'role',
+    corsOrigins: undefined,
+    maxCost: 100_000,
+    maxDepth: 20,
+    maxAliases: 100,
+    maxTokens: 5000,
+    maxRequestBytes: 262_144,
+    requestTimeoutMs: 30_000,
+    maxOperations: 50,
+    maxSubscriptions: 100,
+    maxConnections: 10_000,
   })
 })
 
@@ -50,8 +67,26 @@ test('every variable is read', () => {
     COPPICE_KEEP_CANCELLED: '12h',
     COPPICE_KEEP_EVENTS: '1m',
     COPPICE_LOG_LEVEL: 'debug',
+    COPPICE_API_KEYS: `ci:operator:${'ab'.repeat(32)}, ann@example.com:ADMIN:${'CD'.repeat(32)}`,
+    COPPICE_JWT_SECRET: 's'.repeat(32),
+    COPPICE_JWT_JWKS_URL: 'https://issuer.example/keys',
+    COPPICE_JWT_ISSUER: 'https://issuer.example',
+    COPPICE_JWT_AUDIENCE: 'coppice',
+    COPPICE_JWT_ROLE_CLAIM: 'realm_access.roles',
+    COPPICE_CORS_ORIGINS: 'https://app.example, http://localhost:3000',
+    COPPICE_MAX_COST: '1000',
+    COPPICE_MAX_DEPTH: '9',
+    COPPICE_MAX_ALIASES: '0',
+    COPPICE_MAX_TOKENS: '2000',
+    COPPICE_MAX_REQUEST_BYTES: '1048576',
+    COPPICE_REQUEST_TIMEOUT: '5s',
+    COPPICE_MAX_OPERATIONS: '5',
+    COPPICE_MAX_SUBSCRIPTIONS: '6',
+    COPPICE_MAX_CONNECTIONS: '7',
   }
-  expect(Object.keys(env).sort()).toEqual(settings.map((setting) => setting.env).sort())
+  // The public key is the other of two ways.
+  const names = settings.map((setting) => setting.env).filter((name) => name !== 'COPPICE_JWT_PUBLIC_KEY')
+  expect(Object.keys(env).sort()).toEqual(names.sort())
   expect(loadConfig({ env })).toEqual({
     databaseUrl: env.DATABASE_URL,
     directDatabaseUrl: env.DIRECT_DATABASE_URL,
@@ -69,6 +104,26 @@ test('every variable is read', () => {
     keepCancelledMs: 43_200_000,
     keepEventsMs: 60_000,
     logLevel: 'debug',
+    apiKeys: [
+      { name: 'ci', role: 'operator', hash: 'ab'.repeat(32) },
+      { name: 'ann@example.com', role: 'admin', hash: 'cd'.repeat(32) },
+    ],
+    jwtSecret: 's'.repeat(32),
+    jwtPublicKey: undefined,
+    jwtJwksUrl: 'https://issuer.example/keys',
+    jwtIssuer: 'https://issuer.example',
+    jwtAudience: 'coppice',
+    jwtRoleClaim: 'realm_access.roles',
+    corsOrigins: ['https://app.example', 'http://localhost:3000'],
+    maxCost: 1000,
+    maxDepth: 9,
+    maxAliases: 0,
+    maxTokens: 2000,
+    maxRequestBytes: 1_048_576,
+    requestTimeoutMs: 5000,
+    maxOperations: 5,
+    maxSubscriptions: 6,
+    maxConnections: 7,
   })
 })
 

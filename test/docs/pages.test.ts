@@ -62,7 +62,7 @@ test.each(PAGES)('the code of docs/%s.md runs, and prints what it says', { timeo
   expect(stdout.trimEnd().split('\n')).toEqual(said)
 })
 
-test.each([...PAGES, 'cases', 'explain', 'api'])('the links of docs/%s.md lead somewhere', async (page) => {
+test.each([...PAGES, 'cases', 'client', 'explain', 'api'])('the links of docs/%s.md lead somewhere', async (page) => {
   const text = await pageText(page)
   const links = [...text.matchAll(/\]\((?!https:)([^)]+)\)/g)].map(([, link]) => link!)
   expect(links.length).toBeGreaterThan(0)

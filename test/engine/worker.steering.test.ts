@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
+import { cancelJob } from '../../src/engine/cascade.ts'
 import { defineJob } from '../../src/index.ts'
 import { createGate } from '../support/gate.ts'
 import { until } from '../support/until.ts'
@@ -49,6 +50,26 @@ describe('steering a job while it runs', () => {
       cancelReason: 'changed my mind',
     })
     expect((await events(handle.id)).at(-1)).toMatchObject({ to: 'cancelled', actor: 'me', reason: 'changed my mind' })
+  })
+
+  test('a cancel whose ring is lost as LISTEN is cut reaches it once that is back (case 47)', async () => {
+    const { job, reasons, running, ended } = waiting()
+    // Nothing else looks in time: no beat, no poll.
+    const { engine, test: database } = await engineWith([job], { heartbeat: 60_000, poll: 60_000 })
+    const handle = await engine.enqueue(job.with())
+    await running.opened
+    await until(() => engine.doorbell.listening)
+    // Past the engine, so that nobody rings: as if it had happened between the two connections.
+    await cancelJob(engine.database, handle.id, { actor: 'elsewhere', reason: 'gap' })
+    expect(reasons).toEqual([])
+    await database.pool.query(
+      `select pg_terminate_backend(pid) from pg_stat_activity
+       where application_name = 'coppice doorbell' and datname = current_database()`,
+    )
+    await ended.opened
+    expect(reasons).toEqual(['CANCELLED'])
+    expect(engine.doorbell.reconnects).toBe(1)
+    expect((await engine.job(handle.id))!.state).toBe('cancelled')
   })
 
   test('a cancel in another process reaches it by the doorbell', async () => {

@@ -1,10 +1,14 @@
-import { readFile, writeFile } from 'node:fs/promises'
+import { readFile, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 
 /** What users import, and where it is here. */
-const OWN: Record<string, string> = { coppice: 'src/index.ts', 'coppice/testing': 'src/testing/index.ts' }
+const OWN: Record<string, string> = {
+  coppice: 'src/index.ts',
+  'coppice/client': 'src/client/index.ts',
+  'coppice/testing': 'src/testing/index.ts',
+}
 
 /** A program in a page: a block of TypeScript that begins with the name of its file, as a comment. */
 export interface CodeBlock {
@@ -24,6 +28,7 @@ export async function codeBlocksOf(page: string): Promise<CodeBlock[]> {
 
 /** Writes the blocks into a folder, so that they run there: packages are found from here, and this one is its source. */
 export async function writeCodeBlocks(blocks: readonly CodeBlock[], folder: string): Promise<string[]> {
+  await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
   await writeFile(path.join(folder, 'package.json'), '{ "type": "module" }')
   return Promise.all(
     blocks.map(async ({ name, code }) => {
@@ -38,7 +43,6 @@ export async function writeCodeBlocks(blocks: readonly CodeBlock[], folder: stri
 }
 
 function located(specifier: string): string {
-  if (/^(\.|node:)/.test(specifier)) return specifier
   const own = OWN[specifier]
-  return own === undefined ? import.meta.resolve(specifier) : path.join(ROOT, own)
+  return own === undefined ? specifier : path.join(ROOT, own)
 }

@@ -97,6 +97,7 @@ const extend = statement<{ name: string }>(
 const end = statement(
   'maintenance.end-turn',
   (t) => `
-  update ${t.maintenance} set held_by = null, held_until = null, finished_at = clock_timestamp(), error = $3
+  update ${t.maintenance}
+  set held_by = null, held_until = null, finished_at = clock_timestamp(), took = clock_timestamp() - started_at, error = $3
   where name = $1 and held_by = $2`,
 )

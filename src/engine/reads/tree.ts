@@ -87,7 +87,8 @@ const readSnapshot = statement<{ snapshot: string }>(
   () => `select pg_current_snapshot()::text as snapshot`,
 )
 
-async function countTrees(q: Queryable, treeIds: readonly string[]): Promise<Map<string, StateCounts>> {
+/** The jobs of some trees by state, without archived ones. */
+export async function countTrees(q: Queryable, treeIds: readonly string[]): Promise<Map<string, StateCounts>> {
   const rows = groupBy(await q.query(countStates, [treeIds]), (row) => row.tree_id)
   return new Map(treeIds.map((id) => [id, stateCounts(rows.get(id) ?? [])]))
 }
@@ -104,10 +105,18 @@ const countStates = statement<{ tree_id: string; state: string; count: number }>
   group by tree_id, state`,
 )
 
+/**
+ * Depth and id of the job that a cursor of a tree's flat list was made at.
+ *
+ * @throws {InvalidCursorError}
+ */
+export function treePosition(cursor: string): [depth: number, id: string] {
+  return decodeCursor('tree', cursor, [isInt, (value) => validate(value)]) as [number, string]
+}
+
 async function treeNodes(q: Queryable, request: TreeNodesRequest, heavy: Heavy): Promise<Page<Job>> {
   const { treeId, page, states, maxDepth } = request
-  const [depth, id] =
-    page.after === null ? [-1, treeId] : decodeCursor('tree', page.after, [isInt, (value) => validate(value)])
+  const [depth, id] = page.after === null ? [-1, treeId] : treePosition(page.after)
   const rows = await q.query(nodesStatement(heavy), [treeId, depth, id, states, maxDepth, page.size + 1])
   return pageOf(rows, page, (row) => ({ cursor: encodeCursor('tree', [row.depth, row.id]), node: jobFromRow(row) }))
 }

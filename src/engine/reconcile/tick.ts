@@ -13,6 +13,8 @@ import { type Tally, wakeDue } from './wake-due.ts'
 interface TickState extends AuditProgress {
   /** The last candidate, if there were more than fit into the tick. */
   after: string | null
+  /** Parents found stuck: for who reads the figures of the installation. */
+  stuck: number
 }
 
 /**
@@ -29,7 +31,7 @@ export async function reconcile(context: MaintenanceContext, resting: RestingLog
     const { waiting, marked, oldest, now } = look!
     metrics.oldestWaiting.set(oldest)
     const state = stateOf(context.state)
-    const next: TickState = { after: null, audit: waiting ? state.audit : null }
+    const next: TickState = { after: null, audit: waiting ? state.audit : null, stuck: 0 }
     const parts = waiting
       ? [
           () => wakeCandidates(context, { resting, tally, limit, after: state.after, next }),
@@ -49,6 +51,7 @@ export async function reconcile(context: MaintenanceContext, resting: RestingLog
         errors.push(error)
       })
     }
+    next.stuck = tally.stuck
     if (JSON.stringify(next) !== JSON.stringify(state)) await context.remember(next as unknown as Json)
     if (errors.length > 0) throw errors[0]
   } finally {
@@ -74,6 +77,6 @@ async function wakeCandidates(
 
 /** What an older or newer program may have remembered is not trusted. */
 function stateOf(state: Json): TickState {
-  const { after = null, audit = null } = (state ?? {}) as Partial<TickState>
-  return { after, audit }
+  const { after = null, audit = null, stuck = 0 } = (state ?? {}) as Partial<TickState>
+  return { after, audit, stuck }
 }
