@@ -10,7 +10,7 @@ const { query } = pg.Client.prototype
 
 beforeAll(async () => {
   // What is asked here is more than one operation may cost elsewhere.
-  api = await startApi({ serving: { limits: { maxCost: 1_000_000 } } })
+  api = await startApi({ serving: { limits: { maxCost: 10_000_000 } } })
   // biome-ignore lint/suspicious/noExplicitAny: every form of the call is handed on as it is.
   pg.Client.prototype.query = function (this: pg.Client, ...args: any[]): any {
     const [first] = args

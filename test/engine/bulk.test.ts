@@ -93,6 +93,16 @@ test('deletes with what is below, and shows the deleted ones as they were', asyn
   await engine.deleteJobs({ treeId: root! })
 })
 
+test('the sample is of the first ones in order, in whichever order they are done', async () => {
+  const type = randomUUID()
+  const trees = await v.enqueue(...Array.from({ length: 6 }, () => ({ type, children: [{ type: 'a' }] })))
+  const flat = await v.enqueue(...Array.from({ length: 20 }, () => ({ type })))
+  const report = await engine.deleteJobs({ types: [type] })
+  expect(figures(report)).toMatchObject({ changed: 26, cancelledDescendants: 6 })
+  expect(report.sample.map(({ id }) => id)).toEqual([...trees, ...flat].slice(0, 10))
+  await engine.deleteJobs({ types: ['a'] })
+})
+
 test('thousands of jobs are done some hundreds to a transaction', { timeout: 120_000 }, async () => {
   const type = randomUUID()
   const wide = await v.enqueue({ type: 'p', children: Array.from({ length: 1800 }, () => ({ type })) })

@@ -55,6 +55,10 @@ export const MAX_BULK = 10_000
 const SAMPLE = 10
 /** Jobs of one transaction. */
 const CHUNK = 500
+/** Transactions on trees that are under way at once. */
+const TREES_AT_ONCE = 3
+/** Of so many of the first jobs it is kept what they were: should some of them be left alone, others make the sample. */
+const KEPT = 10 * SAMPLE
 
 /**
  * Does a verb to the jobs that match. `ended` is told after each transaction.
@@ -123,9 +127,10 @@ interface Chunk extends EndReport {
 
 class BulkRun {
   readonly changed = new Set<string>()
-  /** The first jobs as they were under the locks. */
+  /** The first of the jobs as they were under the locks. */
   readonly before = new Map<string, Job>()
   cancelledDescendants = 0
+  readonly #kept = new Set<string>()
   readonly #db: Database
   readonly #verb: BulkVerb
   readonly #filter: JobFilter
@@ -147,6 +152,7 @@ class BulkRun {
   }
 
   async all(targets: readonly Target[]): Promise<void> {
+    for (const { id } of targets.slice(0, KEPT)) this.#kept.add(id)
     const trees = [...groupBy(targets, (target) => target.tree_id).values()]
     const flat = trees.filter((tree) => !tree.some((target) => target.has_children)).flat()
     const others = trees.filter((tree) => tree.some((target) => target.has_children))
@@ -154,7 +160,17 @@ class BulkRun {
       const left = await this.#leaves(flat.slice(start, start + CHUNK))
       others.push(...groupBy(left, (target) => target.tree_id).values())
     }
-    for (const tree of others) await this.#tree(tree)
+    await this.#trees(others)
+  }
+
+  /** Trees one by one, some at a time: what takes the time is mostly the disk. */
+  async #trees(trees: readonly Target[][]): Promise<void> {
+    const rest = trees.values()
+    const lanes = Array.from({ length: TREES_AT_ONCE }, async () => {
+      for (const tree of rest) await this.#tree(tree)
+    })
+    const failed = (await Promise.allSettled(lanes)).find((lane) => lane.status === 'rejected')
+    if (failed) throw failed.reason
   }
 
   /** Jobs without children, of many trees; returns those whose lock was not to be had, or that have got children. */
@@ -239,7 +255,7 @@ class BulkRun {
   async #commit({ changed, swept, cancelled, woken, failing }: Chunk): Promise<void> {
     for (const row of changed) {
       this.changed.add(row.id)
-      if (this.before.size < SAMPLE) this.before.set(row.id, jobFromRow(row))
+      if (this.#kept.has(row.id)) this.before.set(row.id, jobFromRow(row))
     }
     this.cancelledDescendants += cancelled - swept.length
     await this.#ended({ woken, failing })
