@@ -3,7 +3,7 @@ export const ENTRIES = [
   {
     name: 'coppice',
     module: 'coppice',
-    settings: { concurrency: 1500 },
+    settings: { concurrency: 3000 },
     workloads: ['W1', 'W2', 'W3', 'W4'],
   },
   {
