@@ -112,7 +112,7 @@ describe('README.md', () => {
     const { scripts } = JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8'))
     const contributing = await readFile(path.join(ROOT, 'CONTRIBUTING.md'), 'utf8')
     const text = readme + contributing
-    const named = [...text.matchAll(/npm run (?:-s )?([a-z]+)/g)].map(([, script]) => script!)
+    const named = [...text.matchAll(/npm run (?:-s )?([a-z:-]+)/g)].map(([, script]) => script!)
     expect(named.length).toBeGreaterThan(5)
     for (const script of named) expect(Object.keys(scripts)).toContain(script)
     for (const [, link] of text.matchAll(/\]\((?!https:)([^)#]+)\)/g)) {
