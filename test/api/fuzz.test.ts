@@ -25,7 +25,7 @@ test('500 hostile and malformed requests: no fault, no leak, nothing left behind
   alive.subscribe('alive', 'subscription { jobEvents(filter: { types: ["alive"] }) { events { jobId } } }')
   await alive.frame('alive', 'next')
 
-  const report = await runFuzz({ url: api.server.url, requests: 500, seed: 1, ids })
+  const report = await runFuzz({ url: api.server.url, requests: 500, seed: 4, ids })
   expect(report.faults).toEqual([])
   expect(api.log.filter(({ level }) => Number(level) >= 50)).toEqual([])
   // It went deep enough to prove something.
