@@ -131,6 +131,19 @@ test('what is no id is refused by everything that takes one', async () => {
   await refused(() => untyped.setAssignee('x', 'ACTIVE'), 'status')
 })
 
+test('a job that is not there is named in one form, however it was asked for', async () => {
+  const { engine } = await engineWith([])
+  for (const id of [NOBODY, `JB_${NOBODY}`]) {
+    const all = [() => engine.explain(id), () => engine.waitFor(id), () => engine.spawnChildren(id, [{ type: 'x' }])]
+    const verbs = steering(engine, id)
+      .slice(0, 8)
+      .map((verb) => () => verb({}))
+    for (const run of [...all, ...verbs]) {
+      expect(await failure(run)).toMatchObject({ code: 'NOT_FOUND', message: `There is no job JB_${NOBODY}.` })
+    }
+  }
+})
+
 test('what is no list of jobs, and what is no job, is refused', async () => {
   const { engine } = await engineWith([])
   const untyped: Untyped = engine
