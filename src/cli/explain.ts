@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import { formatJobId, parseJobId } from '../engine/ids.ts'
-import { CliError } from './cli-error.ts'
+import { NotFoundError } from '../engine/errors.ts'
+import { parseJobId } from '../engine/ids.ts'
 import { explained, writeExplained } from './explain/write.ts'
 import { loadJobs } from './load-jobs.ts'
 import { commandWith, DATABASE_SETTINGS } from './settings-options.ts'
@@ -23,7 +23,7 @@ export function explainCommand(): Command {
       await withEngine(flags, jobs, async (engine) => {
         const job = await engine.job(id)
         const [one] = job ? await explained(engine, [job]) : []
-        if (!one) throw new CliError(`There is no job ${formatJobId(id)}.`)
+        if (!one) throw new NotFoundError(id)
         await writeExplained([one], flags.json === true, (json) => json[0]!)
       })
     })

@@ -10,13 +10,18 @@ import { steerCommands } from './steer.ts'
 import { treeCommand } from './tree.ts'
 import { workCommand } from './work.ts'
 
-/** The command line, ready to be parsed; it never ends the process itself. */
-export function createProgram(): Command {
+/**
+ * The command line, ready to be parsed; it never ends the process itself.
+ *
+ * @param options.json what is wrong with the command line is left to the caller to write.
+ */
+export function createProgram({ json = false }: { json?: boolean } = {}): Command {
   const program = new Command('coppice')
     .description('Job trees on PostgreSQL, watched and steered live over GraphQL')
     .version(versionOfPackage())
     .showHelpAfterError('(add --help for what there is)')
     .exitOverride()
+  if (json) program.showHelpAfterError(false).configureOutput({ outputError: () => {} })
   const commands = [
     serveCommand(),
     workCommand(),

@@ -156,9 +156,10 @@ function assigneeCommand(): Command {
     .argument('<ID>', 'AS_… or your own id of it')
     .argument('<STATUS>', ASSIGNEE_STATUSES.join(', '))
     .option('--json', 'write the answer as JSON')
-    .action(async (given: string, status: string, flags: Flags) => {
+    .action(async (given: string, word: string, flags: Flags) => {
+      const status = word.toLowerCase()
       if (!(ASSIGNEE_STATUSES as readonly string[]).includes(status)) {
-        throw new CliError(`STATUS is ${JSON.stringify(status)}: expected one of ${ASSIGNEE_STATUSES.join(', ')}`, {
+        throw new CliError(`STATUS is ${JSON.stringify(word)}: expected one of ${ASSIGNEE_STATUSES.join(', ')}`, {
           exitCode: 2,
         })
       }

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { Engine } from '../engine/engine.ts'
+import { NotFoundError } from '../engine/errors.ts'
 import { formatJobId, parseJobId } from '../engine/ids.ts'
 import { treeIdOf } from '../engine/reads/tree.ts'
 import { CliError } from './cli-error.ts'
@@ -40,7 +41,7 @@ export function treeCommand(): Command {
         throw new CliError('--lines must be a whole number from 1', { exitCode: 2 })
       await withEngine(flags, [], async (engine, logger) => {
         const treeId = await treeIdOf(engine.database, jobId)
-        if (treeId === null) throw new CliError(`There is no job ${formatJobId(jobId)}.`)
+        if (treeId === null) throw new NotFoundError(jobId)
         if (flags.watch)
           process.exitCode = await watch(await engineSource(engine, treeId, logger), rows, flags.json === true)
         else if (flags.json) await writeTreeJson(engine.database, treeId, writeOut)

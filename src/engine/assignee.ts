@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
 import { ValidationError } from './errors.ts'
+import { faultOfText, NAME } from './input/text.ts'
 import { assigneeIs, SETTLED } from './reconcile/candidates.ts'
 import { wakeParent } from './wake.ts'
 
@@ -29,9 +30,8 @@ export async function setAssignee(
   status: AssigneeStatus,
   { actor }: { actor: string },
 ): Promise<{ assignee: Assignee; woken: string[] }> {
-  if (id === '' || id.length > 200 || id.includes('\0')) {
-    throw ValidationError.of('id', 'must be a text of 1 to 200 characters without NUL')
-  }
+  const fault = faultOfText(id, NAME)
+  if (fault !== undefined) throw ValidationError.of('id', fault)
   if (!ASSIGNEE_STATUSES.includes(status)) {
     throw ValidationError.of('status', `must be one of ${ASSIGNEE_STATUSES.join(', ')}`)
   }

@@ -2,43 +2,31 @@ import { isConnectionError } from '../db/connection-errors.ts'
 import { openDatabase } from '../db/database.ts'
 import { assertSchemaFits, migrate } from '../db/migrate.ts'
 import { SchemaTooNewError } from '../db/migration-errors.ts'
-import { archiveJob, unarchiveJob } from './archive.ts'
-import { setAssignee } from './assignee.ts'
 import { createEngineBulk } from './bulk/engine-bulk.ts'
-import { cancelJob, deleteJob, failFailingParents } from './cascade.ts'
 import { createJobRegistry } from './definition/job-registry.ts'
 import type { ActorOptions, Engine, EnqueueOptions, SteerOptions } from './engine.ts'
 import { createEngineLists } from './engine-lists.ts'
 import { type EngineOptions, engineSettings } from './engine-settings.ts'
+import { createEngineVerbs } from './engine-verbs.ts'
+import { createEngineWatch } from './engine-watch.ts'
 import { enqueueJobs, enqueueJobsIn } from './enqueue.ts'
-import { NotFoundError, UnavailableError, ValidationError } from './errors.ts'
-import { orphans, stuckParents } from './explain/dry-runs.ts'
-import { explainJobs } from './explain/explain.ts'
+import { UnavailableError, ValidationError } from './errors.ts'
 import { createDoorbell } from './feed/doorbell.ts'
 import { registerFeedMetrics } from './feed/feed-metrics.ts'
-import { createFeed, type Feed } from './feed/hub.ts'
-import { formatJobId, parseJobId } from './ids.ts'
-import type { NewJob } from './job.ts'
+import { createFeed } from './feed/hub.ts'
+import { parseJobId } from './ids.ts'
+import { checkedOptions } from './input/check.ts'
+import { ACTOR_OPTIONS, STEER_OPTIONS, STOP_OPTIONS, WAIT_OPTIONS } from './input/options.ts'
 import { type JobHandle, jobHandle, typedEnd } from './job-handle.ts'
 import { maintenanceHandlers } from './maintenance/handlers.ts'
 import { createMaintenanceLoop } from './maintenance/loop.ts'
 import { createMetrics } from './metrics.ts'
-import { sweepOrphans } from './orphan-sweep.ts'
 import { createOutsideBell } from './outside-bell.ts'
-import { pauseJob, resumeJob } from './pause.ts'
 import { type PreparedJob, prepareJobs, prepareOneJob } from './prepare.ts'
-import { readJob } from './read-job.ts'
-import { ALL_HEAVY } from './reads/columns.ts'
-import { pageRequest } from './reads/page.ts'
-import { retryJob } from './reopen.ts'
-import { rewakeParent } from './rewake.ts'
-import { spawnChildren } from './spawn.ts'
 import { createStats } from './stats/stats.ts'
 import { createWakeCounters } from './stats/wake-counters.ts'
-import { createStatsWatch } from './stats/watch-stats.ts'
 import { Waiters } from './wait-for.ts'
 import { countAndLogWakes, watchWakes } from './wake-watch.ts'
-import { createTreeWatch } from './watch/watch-tree.ts'
 import { within } from './worker/within.ts'
 import { createWorkerSide, type WorkerSide } from './worker/worker-side.ts'
 
@@ -121,24 +109,21 @@ export function createEngine(options: EngineOptions): Engine {
     return result
   }
 
-  const actorOf = (given: ActorOptions = {}) => ({ actor: given.actor ?? settings.actor })
-  const steering = <Options extends SteerOptions>(given?: Options) => {
-    checkReason(given?.reason)
-    return { ...given, ...actorOf(given) }
-  }
+  const actorOf = (given?: ActorOptions) => ({
+    actor: checkedOptions(ACTOR_OPTIONS, given)?.actor ?? settings.actor,
+  })
+  const steering = <Options extends SteerOptions>(given?: Options) =>
+    ({
+      ...checkedOptions(STEER_OPTIONS, given),
+      actor: given?.actor ?? settings.actor,
+    }) as Options & { actor: string }
 
-  /** A verb on a subtree: parents that are to fail by it do so in transactions of their own. */
-  async function subtreeVerb<T extends { failing: string[] }>(run: () => Promise<T>, actor: string): Promise<T> {
-    const result = await verb(run)
-    if (result.failing.length > 0) await verb(() => failFailingParents(db, result.failing, { actor }))
-    return result
-  }
-
-  async function enqueuePrepared(prepared: readonly PreparedJob[], given: EnqueueOptions = {}) {
-    const { transaction } = given
+  async function enqueuePrepared(prepared: readonly PreparedJob[], given?: EnqueueOptions) {
+    const by = actorOf(given)
+    const transaction = given?.transaction
     // Its commit is not ours to see: nothing is rung.
-    if (transaction) return reach(() => enqueueJobsIn(db, transaction, prepared, actorOf(given)))
-    const enqueued = await verb(() => enqueueJobs(db, prepared, actorOf(given)))
+    if (transaction !== undefined) return reach(() => enqueueJobsIn(db, transaction, prepared, by))
+    const enqueued = await verb(() => enqueueJobs(db, prepared, by))
     for (const { runAt } of prepared) if (runAt) workerSide?.worker.nudgeIn(runAt.getTime() - Date.now())
     return enqueued
   }
@@ -210,9 +195,10 @@ export function createEngine(options: EngineOptions): Engine {
       })
       return started
     },
-    stop({ grace = settings.graceMs } = {}) {
+    async stop(given) {
+      const { grace = settings.graceMs } = checkedOptions(STOP_OPTIONS, given) ?? {}
       stopped ??= stop(grace)
-      return stopped
+      await stopped
     },
     async enqueue(job, given) {
       const [enqueued] = await enqueuePrepared([await prepareOneJob(job, jobs)], given)
@@ -222,50 +208,26 @@ export function createEngine(options: EngineOptions): Engine {
       const enqueued = await enqueuePrepared(await prepareJobs(list, jobs), given)
       return enqueued.map((one, index) => jobHandle(one, list[index]!))
     },
-    async waitFor(job: JobHandle<unknown> | string, { timeoutMs }: { timeoutMs?: number } = {}) {
-      const id = parseJobId(typeof job === 'string' ? job : job.id)
-      const end = await waiters.wait(id, timeoutMs)
+    async waitFor(job: JobHandle<unknown> | string, given?: { timeoutMs?: number }) {
+      const id = parseJobId(typeof job === 'string' ? job : job?.id)
+      const end = await waiters.wait(id, checkedOptions(WAIT_OPTIONS, given)?.timeoutMs)
       // biome-ignore lint/suspicious/noExplicitAny: the overloads say what comes out
       return (typeof job === 'string' ? end : await typedEnd(job, end)) as any
     },
     ring,
-    job: (id) => reach(() => readJob(db, parseJobId(id))),
-    async explain(given) {
-      const id = parseJobId(given)
-      const explanations = (await reach(() => explainJobs(db, [id], { jobs }))).get(id)
-      if (!explanations) throw new NotFoundError(formatJobId(id))
-      return explanations
-    },
-    stuckParents: (page = {}) => reach(async () => stuckParents(db, pageRequest(page), ALL_HEAVY)),
-    orphans: (page = {}) => reach(async () => orphans(db, pageRequest(page), ALL_HEAVY)),
-    async spawnChildren(parentId: string, children: readonly NewJob[], given) {
-      const prepared = await prepareJobs(children, jobs)
-      return verb(() => spawnChildren(db, parseJobId(parentId), prepared, actorOf(given)))
-    },
-    deleteJob: (id, given) => subtreeVerb(() => deleteJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
-    cancelJob: (id, given) => subtreeVerb(() => cancelJob(db, parseJobId(id), steering(given)), actorOf(given).actor),
-    pauseJob: (id, given) => verb(() => pauseJob(db, parseJobId(id), steering(given))),
-    resumeJob: (id, given) => verb(() => resumeJob(db, parseJobId(id), steering(given))),
-    retryJob: (id, given) => verb(() => retryJob(db, parseJobId(id), steering(given))),
-    rewakeParent: (id, given) => verb(() => rewakeParent(db, parseJobId(id), steering(given))),
-    archiveJob: (id, given) => verb(() => archiveJob(db, parseJobId(id), steering(given))),
-    unarchiveJob: (id, given) => verb(() => unarchiveJob(db, parseJobId(id), steering(given))),
-    async sweepOrphans(given) {
-      const report = await verb(() => sweepOrphans(db, actorOf(given)))
-      metrics.orphansCancelled.inc(report.cancelled)
-      return report
-    },
-    setAssignee: (id, status, given) => verb(() => setAssignee(db, id, status, actorOf(given))),
-    feed: Object.assign((subscription: Parameters<Feed['subscribe']>[0]) => hub.subscribe(subscription), {
-      subscribe: hub.subscribe.bind(hub),
-      read: hub.read.bind(hub),
-      cursorAt: hub.cursorAt.bind(hub),
-      stats: hub.stats.bind(hub),
+    ...createEngineWatch({ db, hub, stats: () => reach(stats) }),
+    ...createEngineVerbs({
+      db,
+      jobs,
+      reach,
+      verb,
+      actorOf,
+      steering,
+      swept: (count) => metrics.orphansCancelled.inc(count),
     }),
-    watchTree: createTreeWatch(db, hub),
-    stats: () => reach(stats),
-    watchStats: createStatsWatch(stats),
-    on(_event, listener) {
+    on(event, listener) {
+      if (event !== 'fatal') throw ValidationError.of('event', 'must be fatal')
+      if (typeof listener !== 'function') throw ValidationError.of('listener', 'must be a function')
       fatalListeners.add(listener)
       return () => fatalListeners.delete(listener)
     },
@@ -278,13 +240,4 @@ export function createEngine(options: EngineOptions): Engine {
     },
   }
   return engine
-}
-
-/** Longest reason that the log takes, in characters. */
-const MAX_REASON = 10_000
-
-function checkReason(reason: string | undefined): void {
-  if (reason === undefined) return
-  if (reason.length > MAX_REASON) throw ValidationError.of('reason', `must be at most ${MAX_REASON} characters`)
-  if (reason.includes('\0')) throw ValidationError.of('reason', 'must not contain NUL characters')
 }

@@ -3,6 +3,8 @@ import type { Assignee, AssigneeStatus } from './assignee.ts'
 import type { JobRegistry } from './definition/job-registry.ts'
 import { ValidationError } from './errors.ts'
 import { parseJobId } from './ids.ts'
+import { checkedOptions } from './input/check.ts'
+import { ASSIGNEES_REQUEST, JOBS_REQUEST } from './input/options.ts'
 import type { Job } from './job.ts'
 import { assigneePage } from './reads/assignees.ts'
 import { ALL_HEAVY } from './reads/columns.ts'
@@ -51,14 +53,19 @@ export function createEngineLists(
   reach: <T>(run: () => Promise<T>) => Promise<T>,
 ): EngineLists {
   return {
-    listJobs: ({ filter = {}, order = NEWEST_FIRST, ...page } = {}) =>
-      reach(async () =>
-        jobPage(db, { filter: storedFilter(filter), order, page: pageRequest(page), heavy: ALL_HEAVY }),
-      ),
+    listJobs: (request) =>
+      reach(async () => {
+        const { filter = {}, order = NEWEST_FIRST, ...page } = checkedOptions(JOBS_REQUEST, request) ?? {}
+        return jobPage(db, { filter: storedFilter(filter), order, page: pageRequest(page), heavy: ALL_HEAVY })
+      }),
     jobCounts: () => reach(() => groupCounts(db)),
     jobTypes: () => reach(() => jobTypes(db, registry)),
     queues: () => reach(() => queues(db)),
-    assignees: ({ statuses, ...page } = {}) => reach(async () => assigneePage(db, pageRequest(page), statuses ?? null)),
+    assignees: (request) =>
+      reach(async () => {
+        const { statuses, ...page } = checkedOptions(ASSIGNEES_REQUEST, request) ?? {}
+        return assigneePage(db, pageRequest(page), statuses ?? null)
+      }),
     workers: () => reach(() => liveWorkers(db)),
   }
 }

@@ -2,9 +2,11 @@ import os from 'node:os'
 import { type Logger, pino } from 'pino'
 import { SchemaNameError } from '../db/migration-errors.ts'
 import { isSchemaName } from '../db/schema-name.ts'
-import type { AnyDefinition } from './definition/define-job.ts'
+import { type AnyDefinition, isJobDefinition } from './definition/define-job.ts'
 import { parseDuration } from './duration.ts'
-import { type InputIssue, ValidationError } from './errors.ts'
+import { ValidationError } from './errors.ts'
+import { fields, issuesOf, listOf, storedText, such, text, yesOrNo } from './input/check.ts'
+import { ACTOR, NAME } from './input/text.ts'
 import { type Retention, type RetentionOptions, retentionOf } from './retention/options.ts'
 
 /** How to make an engine. Durations are milliseconds or text such as `'5s'`. */
@@ -65,9 +67,29 @@ export interface EngineSettings {
 /** Most jobs at once in one process. */
 const MAX_CONCURRENCY = 10_000
 
+/** Kinds of those options that no other check looks at. */
+const ENGINE_OPTIONS = fields({
+  directConnectionString: text.optional(),
+  jobs: listOf(such(isJobDefinition, 'must be what defineJob returned')).optional(),
+  worker: yesOrNo.optional(),
+  queues: listOf(storedText(NAME))
+    .refine((queues) => !Array.isArray(queues) || queues.length > 0, 'must name a queue, or be left out for all')
+    .optional(),
+  pollOnly: yesOrNo.optional(),
+  retention: fields({}).optional(),
+  migrate: yesOrNo.optional(),
+  logger: such(
+    (value) => typeof (value as Partial<Logger> | null)?.child === 'function',
+    'must be a logger of pino',
+  ).optional(),
+  actor: storedText(ACTOR).optional(),
+})
+
 /** @throws {ValidationError} with everything that is wrong. */
 export function engineSettings(options: EngineOptions): EngineSettings {
-  const issues: InputIssue[] = []
+  if (typeof options !== 'object' || options === null) throw ValidationError.of('options', 'must be an object')
+  const issues = issuesOf(ENGINE_OPTIONS, options)
+  const refused = new Set(issues.map((issue) => issue.path[0]))
   const duration = (name: 'heartbeat' | 'poll' | 'grace', standard: number, least: number): number => {
     try {
       const ms = parseDuration(options[name] ?? standard)
@@ -90,10 +112,9 @@ export function engineSettings(options: EngineOptions): EngineSettings {
   if (options.schema !== undefined && !isSchemaName(options.schema)) {
     issues.push({ path: ['schema'], message: new SchemaNameError(options.schema).message })
   }
-  if (options.queues?.length === 0)
-    issues.push({ path: ['queues'], message: 'must name a queue, or be left out for all' })
-  const jobs = options.jobs ?? []
-  if (options.worker && jobs.length === 0) issues.push({ path: ['jobs'], message: 'must define a type, for a worker' })
+  const jobs = refused.has('jobs') ? [] : (options.jobs ?? [])
+  if (!refused.has('jobs') && options.worker === true && jobs.length === 0)
+    issues.push({ path: ['jobs'], message: 'must define a type, for a worker' })
   const settings: EngineSettings = {
     connectionString: options.connectionString,
     directConnectionString: options.directConnectionString ?? options.connectionString,
@@ -106,7 +127,7 @@ export function engineSettings(options: EngineOptions): EngineSettings {
     pollMs: duration('poll', 1000, 10),
     pollOnly: options.pollOnly ?? false,
     graceMs: duration('grace', 30_000, 0),
-    retention: retentionOf(options.retention ?? {}, issues),
+    retention: retentionOf(refused.has('retention') ? {} : (options.retention ?? {}), issues),
     migrate: options.migrate ?? true,
     poolSize: whole('poolSize', 10, 1000),
     logger: options.logger ?? pino({ name: 'coppice' }, pino.destination({ fd: 2 })),

@@ -150,7 +150,8 @@ export interface Engine extends EngineLists, EngineBulk {
    *
    * @param options.descendants reopen those that failed, too, at every depth.
    * @param options.rerun run a completed job again.
-   * @param options.children `none`: leaves those that were cancelled with it as they are, and aggregates what there is.
+   * @param options.children `none`: leaves those that were cancelled with it as they are, and aggregates what there is. If
+   *   a child is open still, such as one that it keeps, the job waits for that.
    * @throws {NotFoundError}
    * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
    * @throws {ParentGoneError} its parent has ended or was deleted: retry that

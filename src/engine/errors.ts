@@ -41,8 +41,8 @@ export class NotFoundError extends EngineError {
   /** As it was asked for. */
   readonly id: string
 
-  constructor(id: string, what = 'job') {
-    super(`There is no ${what} ${id}.`)
+  constructor(id: string) {
+    super(`There is no job ${id.startsWith('JB_') ? id : `JB_${id}`}.`)
     this.id = id
   }
 }
@@ -60,13 +60,13 @@ export class InvalidStateError extends EngineError {
   }
 }
 
-/** No children can be added: the parent is deleted or terminal. */
+/** The parent is deleted or terminal: it takes no children, new or opened again. */
 export class ParentGoneError extends EngineError {
   readonly code = 'PARENT_GONE'
   readonly parentId: string
 
-  constructor(parentId: string, why = 'deleted or terminal') {
-    super(`Parent JB_${parentId} is gone (${why}): no children can be added.`)
+  constructor(parentId: string, why = 'deleted or terminal', so = 'no children can be added') {
+    super(`Parent JB_${parentId} is gone (${why}): ${so}.`)
     this.parentId = parentId
   }
 }

@@ -25,6 +25,8 @@ export function formatJobId(id: string): string {
  * @throws {ValidationError} when it is neither.
  */
 export function parseJobId(id: string): string {
+  if (typeof id !== 'string')
+    throw ValidationError.of('id', `Not a job id: ${typeof id}. Expected JB_<uuid> or a UUID.`)
   const bare = id.startsWith('JB_') ? id.slice(3) : id
   if (!validate(bare))
     throw ValidationError.of('id', `Not a job id: ${JSON.stringify(id)}. Expected JB_<uuid> or a UUID.`)

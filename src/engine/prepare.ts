@@ -2,6 +2,8 @@ import { faultOfConcurrencyKey } from './claim/concurrency-limit.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
 import { newJobId } from './ids.ts'
+import { FIRST_INSTANT, isStoredInstant } from './input/instant.ts'
+import { faultOfText, KEY, NAME, type TextLimits } from './input/text.ts'
 import type { ChildFailurePolicy, NewJob, OrphanPolicy, Timeouts } from './job.ts'
 import { toJsonText } from './json.ts'
 
@@ -63,9 +65,27 @@ export const USUAL = {
 /** Deepest tree that one call may enqueue. */
 export const MAX_TREE_DEPTH = 50
 
-const MAX_NAME = 200
-const MAX_KEY = 1000
 const INT32 = 2 ** 31 - 1
+
+const JOB_FIELDS: ReadonlySet<string> = new Set<keyof NewJob>([
+  'type',
+  'payload',
+  'queue',
+  'priority',
+  'runAt',
+  'key',
+  'metadata',
+  'maxRetries',
+  'assigneeId',
+  'onChildFailure',
+  'failureTolerance',
+  'orphanPolicy',
+  'timeouts',
+  'ephemeral',
+  'concurrencyKey',
+  'children',
+])
+const TIMEOUT_FIELDS: ReadonlySet<string> = new Set<keyof Timeouts>(['ingest', 'aggregate', 'wait', 'onWaitTimeout'])
 
 /**
  * Checks jobs and their children, fills in defaults and assigns ids.
@@ -73,6 +93,7 @@ const INT32 = 2 ** 31 - 1
  * @throws {ValidationError} with every issue found, each with its path from the list down.
  */
 export async function prepareJobs(jobs: readonly NewJob[], known?: KnownTypes): Promise<PreparedJob[]> {
+  if (!Array.isArray(jobs)) throw ValidationError.of('', 'must be a list of jobs')
   const issues: InputIssue[] = []
   const prepared: PreparedJob[] = []
   for (const [index, job] of jobs.entries()) {
@@ -104,7 +125,8 @@ async function prepareJob(
     check.fail([], 'is not a job: expected an object with a type')
     return undefined
   }
-  const type = check.text('type', job.type, MAX_NAME) ?? ''
+  check.known([], job, JOB_FIELDS)
+  const type = check.text('type', job.type, NAME) ?? ''
   const knownType = known?.get(type)
   const merged = withDefaults(job, knownType?.defaults)
   const payload = merged.payload ?? {}
@@ -115,16 +137,15 @@ async function prepareJob(
   const result = {
     id: newJobId(),
     type,
-    queue: merged.queue === undefined ? USUAL.queue : (check.text('queue', merged.queue, MAX_NAME) ?? ''),
+    queue: merged.queue === undefined ? USUAL.queue : (check.text('queue', merged.queue, NAME) ?? ''),
     priority: check.integer('priority', merged.priority ?? USUAL.priority, -INT32, INT32),
     runAt: check.instant('runAt', merged.runAt),
-    key: merged.key === undefined ? null : (check.text('key', merged.key, MAX_KEY) ?? null),
+    key: merged.key === undefined ? null : (check.text('key', merged.key, KEY) ?? null),
     payload: payloadText ?? USUAL.json,
     metadata: check.json('metadata', merged.metadata ?? {}) ?? USUAL.json,
     maxRetries: check.integer('maxRetries', merged.maxRetries ?? USUAL.maxRetries, 0, 1_000_000),
-    assigneeId:
-      merged.assigneeId === undefined ? null : (check.text('assigneeId', merged.assigneeId, MAX_NAME) ?? null),
-    ephemeral: merged.ephemeral ?? USUAL.ephemeral,
+    assigneeId: merged.assigneeId === undefined ? null : (check.text('assigneeId', merged.assigneeId, NAME) ?? null),
+    ephemeral: check.boolean('ephemeral', merged.ephemeral ?? USUAL.ephemeral),
     onChildFailure: check.oneOf('onChildFailure', merged.onChildFailure ?? USUAL.onChildFailure, [
       'continue',
       'fail_parent',
@@ -132,7 +153,7 @@ async function prepareJob(
     ] as const),
     failureTolerance: check.tolerance('failureTolerance', merged.failureTolerance),
     orphanPolicy: check.oneOf('orphanPolicy', merged.orphanPolicy ?? USUAL.orphanPolicy, ['cancel', 'keep'] as const),
-    timeouts: check.timeouts({ ...knownType?.defaults.timeouts, ...job.timeouts }),
+    timeouts: check.timeouts(knownType?.defaults.timeouts, job.timeouts),
     concurrencyKey: await check.concurrencyKey(
       merged.concurrencyKey ?? (issues.length === before ? knownType?.concurrencyKey?.(payload) : undefined),
     ),
@@ -196,13 +217,24 @@ class Checker {
     this.#issues.push({ path: [...this.#path, ...path], message })
   }
 
-  text(field: string, value: unknown, max: number): string | undefined {
-    if (typeof value !== 'string' || value === '') this.fail([field], 'must be a text that is not empty')
-    else if (value.length > max) this.fail([field], `must be at most ${max} characters`)
-    else if (value.includes('\0')) this.fail([field], 'must not contain NUL characters')
-    else if (!value.isWellFormed()) this.fail([field], 'contains half of a surrogate pair, which is no character')
-    else return value
+  text(field: string, value: unknown, limits: TextLimits): string | undefined {
+    const fault = faultOfText(value, limits)
+    if (fault === undefined) return value as string
+    this.fail([field], fault)
     return undefined
+  }
+
+  /** Refuses what has no meaning, such as a field whose name was misspelt. */
+  known(path: string[], given: object, names: ReadonlySet<string>): void {
+    for (const name in given) {
+      if (names.has(name) || (given as Record<string, unknown>)[name] === undefined) continue
+      this.fail([...path, name], `is not known: expected ${[...names].join(', ')}`)
+    }
+  }
+
+  boolean(field: string, value: unknown): boolean {
+    if (typeof value !== 'boolean') this.fail([field], 'must be true or false')
+    return value === true
   }
 
   integer(field: string, value: unknown, min: number, max: number): number {
@@ -213,8 +245,8 @@ class Checker {
 
   instant(field: string, value: unknown): Date | null {
     if (value === undefined) return null
-    if (value instanceof Date && !Number.isNaN(value.getTime())) return value
-    this.fail([field], 'must be a valid Date')
+    if (isStoredInstant(value)) return value
+    this.fail([field], `must be a valid Date, not before ${FIRST_INSTANT.toISOString()}`)
     return null
   }
 
@@ -245,17 +277,25 @@ class Checker {
   }
 
   /** `3`, `'3'` or `'10%'`, kept as it was written. */
-  tolerance(field: string, value: number | string | undefined): string | null {
+  tolerance(field: string, value: unknown): string | null {
     if (value === undefined) return null
-    const text = String(value)
+    const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
     const match = /^(\d{1,9})(%?)$/.exec(text)
     if (match && (match[2] === '' || Number(match[1]) <= 100)) return text
     this.fail([field], 'must be a whole number such as 3 or a share such as 10%')
     return null
   }
 
-  timeouts(given: NonNullable<NewJob['timeouts']>): Timeouts {
+  timeouts(defaults: NewJob['timeouts'], own: unknown): Timeouts {
     const timeouts: Timeouts = {}
+    if (own !== undefined && own !== null) {
+      if (typeof own !== 'object' || Array.isArray(own)) {
+        this.fail(['timeouts'], `must be an object with any of ${[...TIMEOUT_FIELDS].join(', ')}`)
+        return timeouts
+      }
+      this.known(['timeouts'], own, TIMEOUT_FIELDS)
+    }
+    const given: NonNullable<NewJob['timeouts']> = { ...defaults, ...own }
     for (const name of ['ingest', 'aggregate', 'wait'] as const) {
       const value = given[name]
       if (value === undefined || value === null) continue

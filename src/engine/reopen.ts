@@ -19,7 +19,10 @@ export interface RetryOptions extends VerbOptions {
   descendants?: boolean
   /** Run a COMPLETED job again. */
   rerun?: boolean
-  /** Its children that were cancelled with it: reopen them (the default), or leave all as they are. */
+  /**
+   * Its children that were cancelled with it: reopen them (the default), or leave all as they are. One that is open still,
+   * such as a child that it KEEPs, is waited for all the same.
+   */
   children?: 'reopen' | 'none'
 }
 
@@ -43,7 +46,7 @@ const CANCELLED_WITH_PARENT: readonly CancelCode[] = [
  * Runs a failed or cancelled job again, in the phase it ended in. One that ended while it waited waits again: never
  * INGEST over children that are there. Its children that were cancelled with it are reopened, and with `descendants` also
  * those that failed, at every depth; a job with reopened children waits for them, and a new wave aggregates. With children
- * `none` it aggregates what there is.
+ * `none` it aggregates what there is, once nothing is open: a child that it KEEPs may be.
  *
  * @throws {NotFoundError}
  * @throws {InvalidStateError} it is active, archived, or completed without `rerun`
@@ -131,10 +134,11 @@ function refuse(row: JobTable, parent: JobTable | undefined, { rerun, descendant
 
 function refuseWithoutParent(row: JobTable, parent: JobTable | undefined): void {
   if (row.parent_id === null) return
-  if (!parent) throw new ParentGoneError(row.parent_id, 'deleted')
+  const child = `its child JB_${row.id} cannot be run again`
+  if (!parent) throw new ParentGoneError(row.parent_id, 'deleted', child)
   // The orphan sweep would undo it at once.
   if (isTerminal(parent.state as JobState) && parent.orphan_policy !== 'keep') {
-    throw new ParentGoneError(parent.id, parent.state)
+    throw new ParentGoneError(parent.id, parent.state, `${child} unless it is retried itself`)
   }
 }
 

@@ -45,6 +45,31 @@ describe('a command that cannot be carried out says why, without a stack', { tim
     await fails(['tree', 'JB_7'], envOf(database), 1, /Not a job id: "JB_7"/)
   })
 
+  test('with --json, as JSON with a code', async () => {
+    const failure = async (args: string[], code: number) => {
+      const ended = await coppiceHere([...args, '--json'], { COPPICE_LOG_LEVEL: 'error', ...envOf(database) })
+      expect(ended).toMatchObject({ code, stdout: '' })
+      return JSON.parse(ended.stderr).error
+    }
+    const nobody = 'JB_00000000-0000-7000-8000-000000000000'
+    for (const command of ['explain', 'tree', 'cancel']) {
+      expect(await failure([command, nobody], 1)).toEqual({ code: 'NOT_FOUND', message: `There is no job ${nobody}.` })
+    }
+    expect(await failure(['pause', 'JB_7'], 1)).toMatchObject({
+      code: 'VALIDATION',
+      issues: [{ path: ['id'], message: expect.stringContaining('Not a job id') }],
+    })
+    expect(await failure(['enqueue'], 2)).toMatchObject({
+      code: 'USAGE',
+      message: expect.stringMatching(/^Give the TYPE/),
+    })
+    expect(await failure(['stuck', '--prot', '1'], 2)).toEqual({ code: 'USAGE', message: "unknown option '--prot'" })
+    expect(await failure(['serve', '--port', '70000'], 2)).toMatchObject({ code: expect.any(String) })
+    expect(await failure(['stuck', '--database-url', 'postgres://nobody@127.0.0.1:1/none'], 1)).toMatchObject({
+      code: 'UNAVAILABLE',
+    })
+  })
+
   test('wrong settings, all of them at once', async () => {
     await fails(
       ['serve', '--port', '70000'],

@@ -126,6 +126,8 @@ describe('commands that steer', { timeout: 120_000 }, () => {
     await ok('cancel', child.id)
     await fails(1, /is withheld: its assignee AS_ann is paused/, 'rewake', handle!.id, '--force')
     expect(await ok('assignee', 'ann', 'active')).toBe('AS_ann active; parents woken: 1')
+    expect(await ok('assignee', 'ann', 'PENDING_APPROVAL')).toBe('AS_ann pending_approval; parents woken: 0')
+    expect(await json('assignee', 'ann', 'ACTIVE')).toMatchObject({ id: 'AS_ann', status: 'active' })
     await fails(2, /STATUS is "awake": expected one of active, /, 'assignee', 'ann', 'awake')
   })
 

@@ -192,6 +192,25 @@ test('a concurrency limit: who holds the slots', async () => {
   expect(guess!.sentence).toContain('2 run under its concurrency key')
 })
 
+test('a full limit is no reason for a job whose time has not come, nor for one that would not move anyway', async () => {
+  const [first, second, later, set, marked] = await v.enqueue(
+    { type: 'a', concurrencyKey: 'k' },
+    { type: 'a', concurrencyKey: 'k' },
+    { type: 'a', concurrencyKey: 'k', runAt: fromNow(60_000) },
+    { type: 'a', concurrencyKey: 'k' },
+    { type: 'a', concurrencyKey: 'k' },
+  )
+  await v.hold(first!)
+  await v.hold(second!)
+  const types = knowing(one)
+  expect(await x.reasons(set!, types)).toEqual(['concurrency_limit'])
+  expect(await x.reasons(later!, types)).toEqual(['scheduled'])
+  await pauseJob(v.db, set!, { actor: 'test' })
+  expect(await x.reasons(set!, types)).toEqual(['paused'])
+  await x.set(marked!, { failing_child_id: first })
+  expect(await x.reasons(marked!, types)).toEqual(['wake_withheld'])
+})
+
 test('a job of a limited type that has no key yet says so', async () => {
   const [id] = await v.enqueue({ type: 'a' })
   expect((await x.explain(id!, knowing(one)))[0]!.sentence).toContain('It has no concurrency key yet')

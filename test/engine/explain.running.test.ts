@@ -127,3 +127,17 @@ test('a job that has ended: how, and when', async () => {
     sentence: expect.stringMatching(/^It was cancelled .* \(requested: INC-4711\)\.$/),
   })
 })
+
+test('a running job that plain SQL has archived says so', async () => {
+  const [id] = await v.enqueue({ type: 'a' })
+  await v.hold(id!)
+  expect((await x.explain(id!))[0]).toMatchObject({ facts: { archived: false } })
+  await x.set(id!, { archived_at: fromNow(0) })
+  const [running, ...others] = await x.explain(id!)
+  expect(others).toEqual([])
+  expect(running).toMatchObject({
+    reason: 'running',
+    facts: { archived: true },
+    sentence: expect.stringMatching(/ It is archived\.$/),
+  })
+})

@@ -225,6 +225,14 @@ test('a wake that is withheld: ephemeral, archived, or to fail by a child', asyn
   ])
 })
 
+test('an archived child of a parent that has ended is no orphan: the sweep leaves it', async () => {
+  const { p, a0 } = await tree(family(1))
+  await x.set(p!, { state: 'failed', finished_at: fromNow(0) })
+  expect(await x.reasons(a0!)).toContain('orphaned')
+  await x.set(a0!, { archived_at: fromNow(0) })
+  expect(await x.reasons(a0!)).toEqual(['wake_withheld'])
+})
+
 test('an orphan: its parent has ended or was deleted, without keeping it', async () => {
   const { p, a0 } = await tree(family(1))
   await x.set(p!, { state: 'failed', finished_at: new Date('2026-01-31T08:00:00Z') })

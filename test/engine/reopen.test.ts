@@ -117,7 +117,12 @@ describe('a child is reopened', () => {
     const { id, held } = await family(1)
     await v.end(held[0]!, no)
     await v.complete((await v.claim())[0]!)
-    await expect(retryOf(held[0]!)).rejects.toMatchObject({ code: 'PARENT_GONE' })
+    await expect(retryOf(held[0]!)).rejects.toMatchObject({
+      code: 'PARENT_GONE',
+      message: expect.stringMatching(
+        new RegExp(`^Parent JB_\\S+ is gone \\(\\w+\\): its child JB_${held[0]!.id} cannot be run again`),
+      ),
+    })
     await deleteJob(v.db, id, by)
     await expect(retryOf(held[0]!)).rejects.toMatchObject({ code: 'PARENT_GONE' })
 
@@ -196,6 +201,15 @@ describe('retry', () => {
     await expect(retryJob(v.db, id, { ...by, children: 'none', descendants: true })).rejects.toMatchObject({
       code: 'VALIDATION',
     })
+  })
+
+  it('with children none waits all the same for a child that it keeps and that is open', async () => {
+    const [id] = await v.enqueue({ type: 'p', orphanPolicy: 'keep', children: [{ type: 'a' }] })
+    await cancelJob(v.db, id!, by)
+    expect(await retryJob(v.db, id!, { ...by, children: 'none' })).toMatchObject({ reopenedDescendants: 0, woken: [] })
+    expect(await v.row(id!)).toMatchObject({ state: 'waiting', open_children: 1 })
+    await v.complete(...(await v.claim()))
+    expect(await v.row(id!)).toMatchObject({ state: 'queued', phase: 'aggregate' })
   })
 
   it('wakes at once a parent that waits again for nothing', async () => {

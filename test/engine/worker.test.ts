@@ -145,6 +145,9 @@ describe('one phase', () => {
     const handles = await engine.enqueueMany(Array.from({ length: 20 }, () => known.with()))
     for (const handle of handles) expect((await engine.waitFor(handle, deadline)).state).toBe('completed')
     expect((await engine.job(left[0]!.id))?.state).toBe('queued')
+    expect(await engine.explain(left[0]!.id)).toMatchObject([
+      { reason: 'no_worker', facts: { type: unknown, why: 'type_unknown' } },
+    ])
     const { engine: other } = await engineWith([defineJob({ type: unknown }, { run: () => 'there' })])
     for (const handle of left) expect(await other.waitFor(handle, deadline)).toMatchObject({ result: 'there' })
   })

@@ -1,6 +1,8 @@
 import type { Database } from '../../db/database.ts'
 import { failFailingParents, type VerbOptions } from '../cascade.ts'
 import { storedFilter } from '../engine-lists.ts'
+import { checked } from '../input/check.ts'
+import { JOB_FILTER } from '../input/options.ts'
 import type { JobFilter } from '../reads/job-filter.ts'
 import { type BulkOptions, type BulkReport, bulk } from './bulk.ts'
 import { ARCHIVE, type BulkVerb, CANCEL, DELETE, RETRY } from './verbs.ts'
@@ -36,20 +38,18 @@ export interface BulkParts {
   reach<T>(run: () => Promise<T>): Promise<T>
   /** Tells everybody that there is news. */
   ring(): void
-  /** The options with the actor, and with a reason that the log takes. */
-  steering(options: BulkJobsOptions): BulkJobsOptions & VerbOptions
+  /** The options, checked, with the actor. */
+  steering(options?: BulkJobsOptions): BulkJobsOptions & VerbOptions
 }
 
 export function createEngineBulk({ db, reach, ring, steering }: BulkParts): EngineBulk {
-  const run =
-    (verb: BulkVerb) =>
-    (filter: JobFilter, given: BulkJobsOptions = {}) =>
-      reach(async () => {
-        const options = steering(given)
-        return bulk(db, verb, storedFilter(filter), options, async ({ failing }) => {
-          if (failing.length > 0) await failFailingParents(db, failing, { actor: options.actor })
-          ring()
-        })
+  const run = (verb: BulkVerb) => (filter: JobFilter, given?: BulkJobsOptions) =>
+    reach(async () => {
+      const options = steering(given)
+      return bulk(db, verb, storedFilter(checked(JOB_FILTER, filter, ['filter'])), options, async ({ failing }) => {
+        if (failing.length > 0) await failFailingParents(db, failing, { actor: options.actor })
+        ring()
       })
+    })
   return { cancelJobs: run(CANCEL), retryJobs: run(RETRY), archiveJobs: run(ARCHIVE), deleteJobs: run(DELETE) }
 }

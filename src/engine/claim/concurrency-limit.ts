@@ -1,3 +1,5 @@
+import { faultOfText } from '../input/text.ts'
+
 /** How many jobs of a type may run at once, over all processes; with `key`, how many for each of its values. */
 export interface ConcurrencyLimit<Payload> {
   /** 1 or more. A process goes by the limit that its own definition has. */
@@ -15,9 +17,5 @@ export const MAX_CONCURRENCY_KEY = 200
 
 /** What is wrong with a concurrency key; undefined if nothing. */
 export function faultOfConcurrencyKey(key: unknown): string | undefined {
-  if (typeof key !== 'string') return 'must be a text'
-  if (key.length > MAX_CONCURRENCY_KEY) return `must be at most ${MAX_CONCURRENCY_KEY} characters`
-  if (key.includes('\0')) return 'must not contain NUL characters'
-  if (!key.isWellFormed()) return 'contains half of a surrogate pair, which is no character'
-  return undefined
+  return faultOfText(key, { characters: MAX_CONCURRENCY_KEY, mayBeEmpty: true })
 }

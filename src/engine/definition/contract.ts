@@ -1,4 +1,5 @@
 import { ValidationError } from '../errors.ts'
+import { faultOfText, NAME } from '../input/text.ts'
 import type { Json, NewJob } from '../job.ts'
 import type { SchemaInput, SchemaOutput, SchemaSlot } from './standard-schema.ts'
 
@@ -67,16 +68,15 @@ export type ResultOf<J> = J extends { readonly [CONTRACT]: infer C } ? ResultOut
  *   result: z.object({ bytes: z.number() }),
  * })
  * await engine.enqueue(resize.with({ path: 'a.png', width: 640 }))
- * @throws {ValidationError} when the type has no name.
+ * @throws {ValidationError} when the type has no name that can be stored.
  */
 export function declareJob<
   P extends SchemaSlot = undefined,
   R extends SchemaSlot = undefined,
   S extends SchemaSlot = undefined,
 >(source: ContractSource<P, R, S>): JobContract<P, R, S> {
-  if (typeof source.type !== 'string' || source.type === '') {
-    throw ValidationError.of('type', 'must be a text that is not empty')
-  }
+  const fault = faultOfText(source?.type, NAME)
+  if (fault !== undefined) throw ValidationError.of('type', fault)
   const contract = {
     type: source.type,
     payload: source.payload as P,

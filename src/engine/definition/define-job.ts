@@ -113,7 +113,12 @@ export function defineJob<
   R extends SchemaSlot = undefined,
   S extends SchemaSlot = undefined,
 >(contract: ContractSource<P, R, S>, source: JobSource<P, R, S>): JobDefinition<P, R, S> {
+  if (typeof source !== 'object' || source === null) throw ValidationError.of('source', 'must be an object')
+  const declared = declareJob(contract)
   const { run, ingest, aggregate, ...settings } = source
+  for (const [name, handler] of Object.entries({ run, ingest, aggregate })) {
+    if (handler !== undefined && typeof handler !== 'function') throw ValidationError.of(name, 'must be a function')
+  }
   const handlers: Handlers = {
     ...(run && { run: run.bind(source) }),
     ...(ingest && { ingest: ingest.bind(source) }),
@@ -121,7 +126,7 @@ export function defineJob<
   }
   const issues = [...issuesOfHandlers(handlers), ...issuesOfSettings(settings)]
   if (issues.length > 0) throw new ValidationError(issues.map((i) => ({ ...i, path: [contract.type, ...i.path] })))
-  return { ...declareJob(contract), handlers, settings, [DEFINITION]: true }
+  return { ...declared, handlers, settings, [DEFINITION]: true }
 }
 
 /** Whether something, such as what a module exports, is a definition. */

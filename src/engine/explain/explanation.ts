@@ -23,7 +23,7 @@ export type ExplainReason = (typeof EXPLAIN_REASONS)[number]
  * ms; what is not known is null. By reason (`docs/explain.md` says more of them):
  *
  * - `running`: `attempt phase worker host pid workerLost claimedAt runningMs heartbeatAt heartbeatAgeMs limitMs limitFrom
- *   endsAt pauseRequested progress`
+ *   endsAt pauseRequested progress archived`
  * - `finished`: `state finishedAt agoMs errorCode error cancelCode cancelReason archived`
  * - `in_line`: `type queue priority before beforeAtLeast workers slots busy concurrencyKey runningOfKey`
  * - `scheduled`: `runAt inMs why retry maxRetries error`

@@ -27,10 +27,11 @@ export function running({ job, definition }: Situation): Reason {
   const clause = `has been running for ${ageText(runningMs)}${placeText(job, lost)}`
   const beat = heartbeatAgeMs === null || lost ? '' : ` Its worker's heartbeat is ${ageText(heartbeatAgeMs)} old.`
   const pause = job.pause_requested ? ' It is paused when this attempt ends in a retry or a wait.' : ''
+  const aside = job.archived_at === null ? '' : ' It is archived.'
   return reasonOf({
     reason: 'running',
     clause,
-    more: `This is attempt ${job.attempt}, in ${job.phase}.${beat} ${limitText(job, limit, endsAt)}${pause}`,
+    more: `This is attempt ${job.attempt}, in ${job.phase}.${beat} ${limitText(job, limit, endsAt)}${pause}${aside}`,
     facts: {
       attempt: job.attempt,
       phase: job.phase,
@@ -47,6 +48,7 @@ export function running({ job, definition }: Situation): Reason {
       endsAt: iso(endsAt),
       pauseRequested: job.pause_requested,
       progress: job.progress as Json,
+      archived: job.archived_at !== null,
     },
     next: nextOf(job, lost, limit),
     nextAt: lost ? null : endsAt,
