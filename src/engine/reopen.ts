@@ -4,6 +4,7 @@ import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { lockSubtree, parentsOf, type VerbOptions } from './cascade.ts'
 import type { Parents } from './child-edges.ts'
+import { added } from './counter-sql.ts'
 import { InvalidStateError, ParentGoneError, ValidationError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type CancelCode, type Job, jobFromRow } from './job.ts'
@@ -216,7 +217,7 @@ const reopen = statement(
   reopened as (
     update ${t.job} j
     set state = case when i.waits then 'waiting' else 'queued' end,
-      open_children = j.open_children + i.reopened_children,
+      open_children = ${added('j.open_children', 'i.reopened_children')},
       waiting_since = case when i.waits then now() end,
       retry_count = 0, run_at = now(), cancel_reason = null, cancel_code = null, finished_at = null,
       -- What the ingest of a type without an aggregate returned is its result once it has been woken.

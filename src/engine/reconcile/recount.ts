@@ -37,8 +37,10 @@ export async function recountLocked(tx: Tx, row: JobTable): Promise<number> {
   const drift = row.open_children - open
   if (drift < 0) {
     await gainMembers(tx, row.id, {
-      members: members - row.child_count,
-      opened: -drift,
+      members: 0,
+      // A counter below nothing says of no child that it was opened.
+      opened: Math.min(-drift, open),
+      counted: { members, open },
       actor: MAINTENANCE_ACTOR,
       reason: 'child reopened or added by SQL: wake withdrawn',
     })
