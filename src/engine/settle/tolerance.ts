@@ -44,7 +44,7 @@ export function unborneSql(t: TableNames): string {
     from parent p
     cross join lateral (
       select f.id, f.on_child_failure, f.finished_at from ${t.job} f
-      where f.parent_id = p.id and f.parent_wave = p.spawn_wave and f.state = 'failed' and f.archived_at is null
+      where f.parent_id = p.id and f.parent_wave = p.spawn_wave and f.state = 'failed'
         and coalesce(f.parent_id is not null and f.archived_at is null and f.state in ('failed', 'cancelled'), false)
         and (p.retried_at is null or f.finished_at is null or f.finished_at >= p.retried_at)
     ) c
