@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
 import type { NewJob } from '../../src/engine/job.ts'
 import { findViolations } from '../support/invariants.ts'
 import { createReconciler, withoutEdge } from '../support/reconciler.ts'
+import { until } from '../support/until.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
 
 // The marks of plain SQL that touches many parents.
@@ -89,7 +90,8 @@ it('of parents that others hold are followed once those let go', async () => {
     await client.query('select from coppice.job where id = $1 for update', [ids[1]])
     const ticking = createReconciler(v.db).tick()
     // The others do not wait for it: their marks are looked at first.
-    await expect.poll(() => count(`state = 'waiting' and open_children = 0`), { timeout: 5000 }).toBe(2)
+    const looked = async () => (await count(`state = 'waiting' and open_children = 0`)) === 2
+    await until(looked, { what: 'the others to be looked at' })
     await client.query('commit')
     await ticking
   } finally {

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { isConnectionError } from '../../db/connection-errors.ts'
 import type { Database } from '../../db/database.ts'
 import { endJob, failFailingParents } from '../cascade.ts'
+import { JobCycleError } from '../errors.ts'
 import { formatJobId } from '../ids.ts'
 import type { AttemptError, Outcome } from '../job.ts'
 import { endPhaseWaiting } from '../spawn.ts'
@@ -95,7 +96,7 @@ async function failMarked(db: Database, id: string, actor: string): Promise<stri
   try {
     return (await failFailingParents(db, [id], { actor })).woken
   } catch (error) {
-    if (isConnectionError(error) || !isDataError(error)) throw error
+    if (isConnectionError(error) || !isRefusal(error)) throw error
     return []
   }
 }
@@ -127,12 +128,12 @@ async function halving(
   try {
     return await run(items)
   } catch (error) {
-    if (isConnectionError(error) || !isDataError(error)) throw error
+    if (isConnectionError(error) || !isRefusal(error)) throw error
     const [only] = items
     if (items.length === 1 && only) {
       const refusal: Outcome = { kind: 'failed', error: refusalOf(error) }
       const result = await run([{ job: only.job, outcome: refusal }]).catch((again: unknown) => {
-        if (isConnectionError(again) || !isDataError(again)) throw again
+        if (isConnectionError(again) || !isRefusal(again)) throw again
         report.unsettled.push({ id: only.job.id, error: again })
         return emptyResult()
       })
@@ -156,8 +157,12 @@ export function logRefusedEnds(logger: Logger, { unsettled }: SettleReport): voi
   }
 }
 
-/** SQLSTATE classes that blame the data: 22 data exception, 23 integrity, 54 program limit, P0 what a trigger raises. */
-function isDataError(error: unknown): boolean {
+/**
+ * Whether the rows are to blame. SQLSTATE classes: 22 data exception, 23 integrity, 54 program limit, P0 what a trigger
+ * raises.
+ */
+function isRefusal(error: unknown): boolean {
+  if (error instanceof JobCycleError) return true
   const code = (error as { code?: unknown }).code
   return typeof code === 'string' && /^(22|23|54|P0)/.test(code)
 }
