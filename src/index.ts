@@ -35,6 +35,7 @@ export {
   type InputIssue,
   InvalidCursorError,
   InvalidStateError,
+  JobCycleError,
   LeaseLostError,
   NotFoundError,
   ParentGoneError,

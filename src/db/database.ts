@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { lookWhetherDirect, runStatement } from './direct.ts'
+import { typeParsers } from './instants.ts'
 import { type Statement, type TableNames, tableNames } from './statement.ts'
 import type { Tables } from './tables.ts'
 
@@ -35,7 +36,7 @@ export interface DatabaseOptions {
   onError?: (error: Error) => void
 }
 
-// int8 and xid8 stay strings, timestamps become Dates with milliseconds: node-postgres' defaults.
+// int8 and xid8 stay strings, as node-postgres has them; timestamps become Dates with milliseconds, whatever they are.
 
 /** Opens the pool; connects on first use. */
 export function openDatabase(options: DatabaseOptions): Database {
@@ -45,6 +46,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     application_name: 'coppice',
     connectionTimeoutMillis: 10_000,
     keepAlive: true,
+    types: typeParsers,
     verify: (client, done) => {
       lookWhetherDirect(client).then(() => done(), done)
     },

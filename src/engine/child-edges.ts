@@ -1,6 +1,7 @@
 import { statement } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import type { Tx } from '../db/transaction.ts'
+import { added } from './counter-sql.ts'
 import { applyMoves, wakeSettled } from './settle/apply-moves.ts'
 import { isTerminal, type JobState } from './states.ts'
 
@@ -62,6 +63,6 @@ function isActive(row: JobTable): boolean {
 const uncountChildren = statement(
   'child-edges.uncount',
   (t) => `
-  update ${t.job} j set child_count = j.child_count - c.n from unnest($1::uuid[], $2::int[]) c(id, n)
+  update ${t.job} j set child_count = ${added('j.child_count', '-c.n')} from unnest($1::uuid[], $2::int[]) c(id, n)
   where j.id = c.id and j.id = any($1::uuid[])`,
 )

@@ -1,5 +1,6 @@
 import { statement } from '../db/statement.ts'
 import type { Tx } from '../db/transaction.ts'
+import { refuseCycle } from './descent.ts'
 import { insertEvents } from './event-sql.ts'
 import type { CancelCode } from './job.ts'
 import { ACTIVE_SQL, isTerminal, type JobState } from './states.ts'
@@ -7,7 +8,11 @@ import { ACTIVE_SQL, isTerminal, type JobState } from './states.ts'
 /** Most rows that one statement of a cascade writes. */
 const CASCADE_CHUNK = 10_000
 
-/** Cancels every active descendant of these jobs and returns how many; open counters below it become 0. */
+/**
+ * Cancels every active descendant of these jobs and returns how many; open counters below it become 0.
+ *
+ * @throws {JobCycleError}
+ */
 export async function cancelDescendants(
   tx: Tx,
   ids: readonly string[],
@@ -19,6 +24,7 @@ export async function cancelDescendants(
     const next: string[] = []
     for (const parents of chunks(level)) {
       const rows = await tx.query(lockLevel, [parents])
+      refuseCycle(ids, rows)
       const active = rows.filter((row) => !isTerminal(row.state as JobState)).map((row) => row.id)
       for (const ids of chunks(active)) cancelled += await cancelRows(tx, ids, why, actor, false)
       // A terminal parent that kept its children counts them still; they have just been cancelled.

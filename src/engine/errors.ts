@@ -60,6 +60,17 @@ export class InvalidStateError extends EngineError {
   }
 }
 
+/** Plain SQL has made the job an ancestor of itself: nothing can be done to its subtree, which has no end. */
+export class JobCycleError extends EngineError {
+  readonly code = 'JOB_CYCLE'
+  readonly jobId: string
+
+  constructor(jobId: string) {
+    super(`Job JB_${jobId} is its own ancestor: set parent_id right before anything is done to its subtree.`)
+    this.jobId = jobId
+  }
+}
+
 /** The parent is deleted or terminal: it takes no children, new or opened again. */
 export class ParentGoneError extends EngineError {
   readonly code = 'PARENT_GONE'

@@ -1,4 +1,5 @@
 import type { JobTable } from '../db/tables.ts'
+import { toleranceOf } from './failure-tolerance.ts'
 import type { PreparedJob } from './prepare.ts'
 import type { JobState, Phase } from './states.ts'
 
@@ -93,6 +94,7 @@ export interface Job {
   ephemeral: boolean
   archivedAt: Date | null
   onChildFailure: ChildFailurePolicy
+  /** `3` or `10%`; null: no limit. */
   failureTolerance: string | null
   orphanPolicy: OrphanPolicy
   timeouts: Timeouts
@@ -145,7 +147,7 @@ export function jobFromRow(row: JobTable): Job {
     ephemeral: row.ephemeral,
     archivedAt: row.archived_at,
     onChildFailure: row.on_child_failure as ChildFailurePolicy,
-    failureTolerance: row.failure_tolerance,
+    failureTolerance: toleranceOf(row.failure_tolerance),
     orphanPolicy: row.orphan_policy as OrphanPolicy,
     timeouts: row.timeouts as Timeouts,
     error: row.error,

@@ -1,5 +1,6 @@
 import { statement } from '../db/statement.ts'
 import type { Tx } from '../db/transaction.ts'
+import { added } from './counter-sql.ts'
 import { insertEvents } from './event-sql.ts'
 
 /** What a parent's child set gained. */
@@ -8,6 +9,8 @@ export interface Gain {
   members: number
   /** Members that are open now and were not. */
   opened: number
+  /** All members and all open ones by their rows: the counters are set to that, whatever they were. */
+  counted?: { members: number; open: number }
   /** The child set that they belong to, if it may be a new one. */
   spawnWave?: number
   /** A child that failed and is open again: the parent need not fail for it any more. */
@@ -31,6 +34,8 @@ export async function gainMembers(tx: Tx, parentId: string, gain: Gain): Promise
     gain.actor,
     gain.reason,
     gain.reopenedId ?? null,
+    gain.counted?.members ?? null,
+    gain.counted?.open ?? null,
   ])
 }
 
@@ -44,7 +49,8 @@ const countGain = statement(
   ),
   changed as (
     update ${t.job} j
-    set child_count = j.child_count + $2::int, open_children = j.open_children + $3::int,
+    set child_count = coalesce($8::int, ${added('j.child_count', '$2::int')}),
+      open_children = coalesce($9::int, ${added('j.open_children', '$3::int')}),
       spawn_wave = coalesce($4::int, j.spawn_wave),
       failing_child_id = case when j.failing_child_id = $7::uuid then null else j.failing_child_id end,
       state = case when b.withdraws and b.state = 'queued' then 'waiting' else j.state end,

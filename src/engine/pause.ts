@@ -3,6 +3,7 @@ import { statement, unindexed } from '../db/statement.ts'
 import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { lockSubtree, type VerbOptions } from './cascade.ts'
+import { refuseCycle } from './descent.ts'
 import { InvalidStateError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { lockOne, readBack, type Steered } from './one-job.ts'
@@ -65,6 +66,7 @@ async function lockJobOrSubtree(tx: Tx, id: string, { descendants }: PauseOption
   const rows = [row]
   for (let level = [row]; level.length > 0; ) {
     level = await tx.query(lockLevel, [level.map((parent) => parent.id)])
+    refuseCycle([id], level)
     for (const below of level) rows.push(below)
   }
   return rows

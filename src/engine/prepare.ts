@@ -1,6 +1,7 @@
 import { faultOfConcurrencyKey } from './claim/concurrency-limit.ts'
 import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
+import { toleranceOf } from './failure-tolerance.ts'
 import { newJobId } from './ids.ts'
 import { FIRST_INSTANT, isStoredInstant } from './input/instant.ts'
 import { faultOfText, KEY, NAME, type TextLimits } from './input/text.ts'
@@ -280,8 +281,8 @@ class Checker {
   tolerance(field: string, value: unknown): string | null {
     if (value === undefined) return null
     const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
-    const match = /^(\d{1,9})(%?)$/.exec(text)
-    if (match && (match[2] === '' || Number(match[1]) <= 100)) return text
+    const read = toleranceOf(text)
+    if (read !== null && (!read.endsWith('%') || Number(read.slice(0, -1)) <= 100)) return read
     this.fail([field], 'must be a whole number such as 3 or a share such as 10%')
     return null
   }

@@ -4,6 +4,8 @@ import type { JobTable } from '../db/tables.ts'
 import { type Tx, transaction } from '../db/transaction.ts'
 import { lockSubtree, parentsOf, type VerbOptions } from './cascade.ts'
 import type { Parents } from './child-edges.ts'
+import { added } from './counter-sql.ts'
+import { refuseCycle } from './descent.ts'
 import { InvalidStateError, ParentGoneError, ValidationError } from './errors.ts'
 import { insertEvents } from './event-sql.ts'
 import { type CancelCode, type Job, jobFromRow } from './job.ts'
@@ -158,11 +160,13 @@ export function endedWaiting(row: JobTable): boolean {
 /** The jobs to reopen, level by level from the top, each level read by a statement of its own under the tree's lock. */
 async function reopenLevels(tx: Tx, tops: readonly Reopening[], descendants: boolean): Promise<Reopening[][]> {
   const levels: Reopening[][] = [[...tops]]
+  const beginning = tops.map(({ row }) => row.id)
   for (let level = levels[0]!; level.length > 0; level = levels.at(-1)!) {
     // A job that ended in its ingest runs that again, and so spawns what it wants itself.
     const waits = level.filter(({ row }) => endedWaiting(row) || (descendants && row.phase === 'aggregate'))
     const parents = new Map(waits.map((node) => [node.row.id, node]))
     const rows = await tx.query(lockReopenable, [[...parents.keys()], CANCELLED_WITH_PARENT, descendants])
+    refuseCycle(beginning, rows)
     for (const row of rows) parents.get(row.parent_id!)!.reopenedChildren++
     levels.push(rows.map((row) => ({ row, reopenedChildren: 0 })))
   }
@@ -220,7 +224,7 @@ const reopen = statement(
   reopened as (
     update ${t.job} j
     set state = case when i.waits then 'waiting' else 'queued' end,
-      open_children = j.open_children + i.reopened_children,
+      open_children = ${added('j.open_children', 'i.reopened_children')},
       waiting_since = case when i.waits then now() end,
       retry_count = 0, run_at = now(), cancel_reason = null, cancel_code = null, finished_at = null,
       -- What the ingest of a type without an aggregate returned is its result once it has been woken.

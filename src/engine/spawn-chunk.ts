@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts'
 import { statement } from '../db/statement.ts'
 import { transaction } from '../db/transaction.ts'
+import { added } from './counter-sql.ts'
 import { insertJobs } from './enqueue.ts'
 import { LeaseLostError, ParentGoneError } from './errors.ts'
 import { lockJobs, lockTreeShared } from './locks.ts'
@@ -62,6 +63,8 @@ const joinWave = statement(
 const countChunk = statement(
   'spawn-chunk.count',
   (t) => `
-  update ${t.job} set child_count = child_count + $2, open_children = open_children + $3, updated_at = now()
+  update ${t.job} 
+  set child_count = ${added('child_count', '$2::int')}, open_children = ${added('open_children', '$3::int')},
+    updated_at = now()
   where id = $1`,
 )

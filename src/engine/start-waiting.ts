@@ -1,5 +1,6 @@
 import { statement } from '../db/statement.ts'
 import type { Tx } from '../db/transaction.ts'
+import { added } from './counter-sql.ts'
 import { insertEvents } from './event-sql.ts'
 import type { ChangedRow } from './settle/apply-moves.ts'
 
@@ -39,7 +40,8 @@ const move = statement<ChangedRow>(
     update ${t.job} j
     set state = case when j.pause_requested then 'paused' else 'waiting' end,
       paused_from = case when j.pause_requested then 'waiting' end,
-      pause_requested = false, child_count = j.child_count + s.created, open_children = j.open_children + s.opened,
+      pause_requested = false, child_count = ${added('j.child_count', 's.created')},
+      open_children = ${added('j.open_children', 's.opened')},
       spawn_wave = s.spawn_wave, result = coalesce(s.result::jsonb, j.result), waiting_since = now(),
       version = j.version + 1, updated_at = now()
     from start s where j.id = s.id and j.id = any($2::uuid[])

@@ -159,7 +159,7 @@ const wake = statement<WakeOutcome>(
     from woken
   )
   select d.id, d.tree_id as "treeId", d.open, d.wave, d.operation_id as "operationId",
-    d.open_children - d.open as drift,
+    d.open_children::float8 - d.open as drift,
     case when w.id is not null then 'woken' when d.superseded then 'superseded' when d.open > 0 then 'open'
       else 'withheld' end as outcome
   from due d left join woken w on w.id = d.id`,

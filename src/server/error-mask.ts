@@ -91,6 +91,8 @@ function explain(cause: unknown, located: GraphQLError | undefined): PublicError
     case 'INVALID_STATE':
     case 'PARENT_GONE':
       return cause instanceof EngineError ? { code, message, status: 400 } : null
+    case 'JOB_CYCLE':
+      return { code: 'INVALID_STATE', message, status: 400 }
     // PostgreSQL: text with NUL characters; statement_timeout.
     case '22021':
     case '22P05':

@@ -41,11 +41,24 @@ describe('the parent wakes', () => {
     const receipt = (await v.test.pool.query('select * from coppice.wake_receipt where parent_id = $1', [id])).rows[0]
     expect(receipt).toMatchObject({ wave: 1, source: 'edge', forced: false, delivered_attempt: null })
     expect(receipt.operation_id).toMatch(new RegExp(`^job_children_completed:${id}:[0-9a-f]{64}$`))
+    const { rows } = await v.test.pool.query(
+      `select job_id, xid::text from coppice.job_event
+       where job_id = any($1) and kind = 'moved' and "from" in ('running', 'waiting') and "to" <> 'waiting' order by id`,
+      [[id, held[0]!.id]],
+    )
+    expect(rows.map((event) => event.job_id)).toEqual([held[0]!.id, id])
+    expect(rows[1].xid).toBe(rows[0].xid)
     const again = await v.hold(id)
     expect(again).toMatchObject({ phase: 'aggregate', wave: 1 })
     const claimed = (await v.test.pool.query('select * from coppice.wake_receipt where parent_id = $1', [id])).rows[0]
     expect(claimed.delivered_attempt).toBe(again.attempt)
-    await v.complete(again)
+    // A later attempt at the same wake is not who it was delivered to.
+    await v.end(again, { kind: 'retry', delayMs: 0, error: { message: 'again', code: 'NETWORK' } })
+    const later = await v.hold(id)
+    expect(later.attempt).toBeGreaterThan(again.attempt)
+    const still = (await v.test.pool.query('select * from coppice.wake_receipt where parent_id = $1', [id])).rows[0]
+    expect(still).toEqual(claimed)
+    await v.complete(later)
   })
 
   it('at once with zero children (case 7)', async () => {

@@ -72,6 +72,16 @@ describe('a lost wake', () => {
     expect(lines[0]!.ms).toBeGreaterThan(0)
   })
 
+  it('whose last child completed and was deleted is delivered by the next tick (case 6)', async () => {
+    const [id] = await stuck([family(1)])
+    const { rows } = await sql('select id from coppice.job where parent_id = $1', [id])
+    await deleteJob(lossy, rows[0].id, { actor })
+    expect(await v.row(id!)).toMatchObject({ state: 'waiting', child_count: 0 })
+    await createReconciler(v.db).tick()
+    expect(await v.row(id!)).toMatchObject({ state: 'queued', wave: 1 })
+    expect(await receipts()).toMatchObject([{ source: 'reconciler', operation_id: operationIdOf(id!, 1, []) }])
+  })
+
   it('has the same operation id when the edge delivers it', async () => {
     const { log, metrics } = createReconciler(v.db)
     const [id] = await v.enqueue(family(2))

@@ -3,6 +3,7 @@ import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
 import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
+import { childSetOf } from '../support/child-set.ts'
 import { findViolations } from '../support/invariants.ts'
 import { createVerbs, type Verbs } from '../support/verbs.ts'
 
@@ -139,23 +140,34 @@ describe('a child is reopened', () => {
   it('and completes again within one second: a different key all the same (case 17)', async () => {
     const { id, held } = await family(2)
     await v.end(held[0]!, no)
-    await v.complete(held[1]!)
-    const first = await receiptOf(id)
+    const first = await childSetOf(v.db, id)
     await retryOf(held[0]!)
-    const again = (await v.claim()).find((claimed) => claimed.id === held[0]!.id)!
-    await v.end(again, no)
-    expect((await receiptOf(id)).child_set_key).not.toBe(first.child_set_key)
+    await v.end((await v.claim())[0]!, no)
+    // The same wave and the same states: only the completion epoch tells.
+    expect(await v.row(held[0]!.id)).toMatchObject({ state: 'failed', completion_epoch: 2 })
+    const second = await childSetOf(v.db, id)
+    expect([first!.wave, second!.wave]).toEqual([1, 1])
+    expect(second!.key).not.toBe(first!.key)
+    await v.complete(held[1]!)
+    const receipt = await receiptOf(id)
+    await retryOf(held[0]!)
+    await v.end((await v.claim()).find((claimed) => claimed.id === held[0]!.id)!, no)
+    expect((await receiptOf(id)).child_set_key).not.toBe(receipt.child_set_key)
   })
 
   it('is not what an edit of payload, priority or progress does: no wake, same key (case 18)', async () => {
-    const { id, held } = await family(1)
+    const { id, held } = await family(2)
+    const edit = `update coppice.job set payload = '{"x":1}', priority = 9, progress = '{"current":1}',
+      metadata = '{"title":"new"}', result = '1', checkpoint = '2' where id = $1`
     await v.complete(held[0]!)
-    const first = await receiptOf(id)
-    await v.test.pool.query(
-      `update coppice.job set payload = '{"x":1}', priority = 9, progress = '{"current":1}' where id = $1`,
-      [held[0]!.id],
-    )
-    expect(await receiptOf(id)).toEqual(first)
+    const before = await childSetOf(v.db, id)
+    for (const job of held) await v.test.pool.query(edit, [job.id])
+    expect(await childSetOf(v.db, id)).toEqual(before)
+    expect((await v.row(id)).state).toBe('waiting')
+    await v.complete(held[1]!)
+    const receipt = await receiptOf(id)
+    await v.test.pool.query(edit, [held[1]!.id])
+    expect(await receiptOf(id)).toEqual(receipt)
     expect(await v.row(id)).toMatchObject({ state: 'queued', wave: 1 })
   })
 })

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/db/database.ts'
 import { claimJobs } from '../../src/engine/claim/claim.ts'
 import { treeBucket } from '../../src/engine/locks.ts'
+import { pauseJob } from '../../src/engine/pause.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
 import { findViolations } from '../support/invariants.ts'
 import { until } from '../support/until.ts'
@@ -78,6 +79,16 @@ describe('settle', () => {
     expect(await v.row(leaf!)).toMatchObject({ state: 'completed', version: 3, completion_epoch: 1 })
     expect(await v.row(retried!)).toMatchObject({ state: 'queued', retry_count: 1 })
     expect(await v.row(parent!)).toMatchObject({ state: 'waiting', child_count: 1, open_children: 1 })
+  })
+
+  it('recognises its own work where the retry of a job that was to be paused has paused it', async () => {
+    const [id] = await roots(1)
+    const held = await v.hold(id!)
+    await pauseJob(v.db, id!, { actor: 'test' })
+    expect((await v.end(held, retry)).settled).toEqual([id])
+    expect(await v.row(id!)).toMatchObject({ state: 'paused', retry_count: 1 })
+    expect(await v.end(held, retry)).toMatchObject({ settled: [id], stale: [] })
+    expect(await v.row(id!)).toMatchObject({ state: 'paused', retry_count: 1 })
   })
 
   it('refuses an attempt whose job was taken over, whatever it brings (case 39, in the database)', async () => {

@@ -67,8 +67,7 @@ async function withJobs(db: Database, { edges, ...info }: Page<string>, heavy: H
 
 function placeOf(cursor: string | null): WaitingCursor | null {
   if (cursor === null) return null
-  const isSince = (value: unknown) => value === 'infinity' || isInstant(value)
-  const [since, id] = decodeCursor(CURSOR, cursor, [isSince, validate]) as [string, string]
+  const [since, id] = decodeCursor(CURSOR, cursor, [isInstant, validate]) as [string, string]
   return { since, id }
 }
 

@@ -1,3 +1,4 @@
+import { later } from '../../db/instants.ts'
 import type { AnyDefinition } from '../definition/define-job.ts'
 import { formatId } from '../ids.ts'
 import type { Json, Timeouts } from '../job.ts'
@@ -23,7 +24,7 @@ export function running({ job, definition }: Situation): Reason {
   const heartbeatAgeMs = msSince(job, job.heartbeat_at)
   const lost = job.worker_dead || heartbeatAgeMs === null || !heartbeatLives(heartbeatAgeMs, job.beat_interval!)
   const limit = limitOf(job, definition)
-  const endsAt = limit.ms === null ? null : new Date(claimedAt.getTime() + limit.ms)
+  const endsAt = limit.ms === null ? null : later(claimedAt, limit.ms)
   const clause = `has been running for ${ageText(runningMs)}${placeText(job, lost)}`
   const beat = heartbeatAgeMs === null || lost ? '' : ` Its worker's heartbeat is ${ageText(heartbeatAgeMs)} old.`
   const pause = job.pause_requested ? ' It is paused when this attempt ends in a retry or a wait.' : ''

@@ -1,3 +1,4 @@
+import { later } from '../../db/instants.ts'
 import { formatJobId } from '../ids.ts'
 import type { Json, Timeouts } from '../job.ts'
 import { type ExplainReason, MAX_JOBS, type Reason, reasonOf } from './explanation.ts'
@@ -127,7 +128,7 @@ interface WaitLimit {
 function waitLimit(job: Subject): WaitLimit | undefined {
   const { wait, onWaitTimeout = 'fail' } = job.timeouts as Timeouts
   if (typeof wait !== 'number' || job.waiting_since === null) return undefined
-  return { ms: wait, endsAt: new Date(job.waiting_since.getTime() + wait), action: onWaitTimeout }
+  return { ms: wait, endsAt: later(job.waiting_since, wait), action: onWaitTimeout }
 }
 
 function waitText(wait: WaitLimit | undefined): string {

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Database } from '../../db/database.ts'
 import { exhaustedLine, retryLine, retryOrFail } from '../failure/retry.ts'
 import type { AttemptError } from '../job.ts'
-import { settle } from '../settle/settle.ts'
+import { logRefusedEnds, settle } from '../settle/settle.ts'
 import type { SettleItem } from '../settle/settle-batch.ts'
 import type { Phase } from '../states.ts'
 
@@ -37,7 +37,7 @@ export interface GivenBack {
  * after all settles first or is refused. A lost lease backs off like any error: it spreads the jobs of a dead worker, and
  * slows down those that kill theirs.
  *
- * Throws only when the database cannot be reached.
+ * Jobs of which PostgreSQL refuses any end are left for the next time. Throws only when the database cannot be reached.
  */
 export async function giveBack<Row extends AbandonedJob>(
   db: Database,
@@ -48,6 +48,7 @@ export async function giveBack<Row extends AbandonedJob>(
   const ends = new Map(rows.map((row) => [row.id, { row, ...retryOrFail(retryStateOf(row), errorOf(row)) }]))
   const items: SettleItem[] = [...ends.values()].map(({ row, outcome }) => ({ job: settleJobOf(row), outcome }))
   const report = await settle(db, items, { actor })
+  logRefusedEnds(logger, report)
   const given: GivenBack = { retried: 0, failed: 0 }
   for (const id of report.settled) {
     const { row, operation, outcome } = ends.get(id)!

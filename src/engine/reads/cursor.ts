@@ -39,10 +39,17 @@ export function decodeCursor(kind: string, cursor: string, checks: readonly Curs
   return values
 }
 
-/** An instant in UTC with microseconds, as {@link INSTANT_FORMAT} writes it. */
+/** An instant as {@link placeSql} writes it. */
 export function isInstant(value: unknown): boolean {
-  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/.test(value)) return false
-  const milliseconds = `${value.slice(0, 23)}Z`
+  if (value === 'infinity' || value === '-infinity') return true
+  if (typeof value !== 'string') return false
+  const match = /^(\d{4,6})(-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\d{3}Z( BC)?$/.exec(value)
+  if (!match) return false
+  const [, yearText, rest, bc] = match
+  const year = Number(yearText)
+  if (year < 1 || year > (bc ? 4712 : 294_275)) return false
+  // The years repeat after four hundred.
+  const milliseconds = `${bc ? 2001 : 2000 + (year % 400)}${rest}Z`
   const date = new Date(milliseconds)
   return !Number.isNaN(date.getTime()) && date.toISOString() === milliseconds
 }
@@ -58,4 +65,15 @@ export function isEventNumber(value: unknown): boolean {
 }
 
 /** `to_char` format of instants in cursors: Dates have milliseconds, rows have microseconds. */
-export const INSTANT_FORMAT = `'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'`
+const INSTANT_FORMAT = `YYYY-MM-DD"T"HH24:MI:SS.US"Z"`
+
+/**
+ * The instant of a row for a cursor, as SQL: in UTC with microseconds. Texts are in the order of the instants, from
+ * `-infinity` over the years 1 to 9999, which all are that no hand has set, to `infinity`.
+ */
+export function placeSql(column: string): string {
+  const utc = `${column} at time zone 'UTC'`
+  return `case when not isfinite(${column}) then ${column}::text
+      when ${column} < '0001-01-01T00:00:00Z' then to_char(${utc}, '${INSTANT_FORMAT} BC')
+      else to_char(${utc}, '${INSTANT_FORMAT}') end`
+}

@@ -4,7 +4,7 @@ import type { Database } from '../../db/database.ts'
 import type { JobTable } from '../../db/tables.ts'
 import { type Job, jobFromRow } from '../job.ts'
 import { type Heavy, jobColumns } from './columns.ts'
-import { decodeCursor, encodeCursor, INSTANT_FORMAT, isInstant } from './cursor.ts'
+import { decodeCursor, encodeCursor, isInstant, placeSql } from './cursor.ts'
 import { groupBy } from './group-by.ts'
 import type { JobFilter } from './job-filter.ts'
 import { childPath, type JobOrderField, type JobPath, jobPath, type PlaceColumn } from './job-paths.ts'
@@ -85,7 +85,7 @@ function pageText(db: Database, path: JobPath, request: JobListRequest) {
 }
 
 function placeText({ place }: JobPath) {
-  return place === 'id' ? sql`null::text` : sql.raw(`to_char(page.${place} at time zone 'UTC', ${INSTANT_FORMAT})`)
+  return place === 'id' ? sql`null::text` : sql.raw(placeSql(`page.${place}`))
 }
 
 function orderText(alias: string, { place }: JobPath, { order, page }: JobListRequest) {

@@ -51,7 +51,7 @@ function workerFromRow({ started_at, heartbeat_at, age_ms: _age, beat_interval: 
 // By the index over running jobs: as many rows as there are slots in all workers.
 const workersWhere = (t: TableNames, condition: string) => `
   select w.id, w.host, w.pid, w.types, w.queues, w.stopping, w.concurrency, busy.n as running, w.beat_interval,
-    w.started_at, w.heartbeat_at, (extract(epoch from now() - w.heartbeat_at) * 1000)::float8 as age_ms
+    w.started_at, w.heartbeat_at, ((extract(epoch from now()) - extract(epoch from w.heartbeat_at)) * 1000)::float8 as age_ms
   from ${t.worker} w
   cross join lateral (
     select count(*)::int as n from ${t.job} j where j.worker_id = w.id and j.state = 'running') busy

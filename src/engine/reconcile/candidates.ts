@@ -20,7 +20,9 @@ export interface RestingAssignee {
 export interface Candidates {
   /** Oldest first. */
   candidates: Candidate[]
-  /** How many there are, these included; of each assignee's no more than some ten times the limit are counted. */
+  /** There are more behind the last of them. */
+  more: boolean
+  /** How many there are, these included, wherever the search began; at most {@link MOST_COUNTED} are counted. */
   total: number
   resting: {
     count: number
@@ -28,6 +30,9 @@ export interface Candidates {
     some: RestingAssignee[]
   }
 }
+
+/** Candidates that are counted: some tens of milliseconds, when something has gone very wrong. */
+const MOST_COUNTED = 100_000
 
 /** Assignees that a log line names. */
 const NAMED = 20
@@ -44,9 +49,12 @@ export async function findCandidates(
   const able = assignees.filter((assignee) => assignee.status === 'active').map((assignee) => assignee.id)
   const some = assignees.filter((assignee) => assignee.status !== 'active')
   const rows = await q.query(findUnopposed, [able, limit, after])
+  const more = rows[0]?.more ?? false
   return {
     candidates: rows.map(({ id, open }) => ({ id, open })),
-    total: rows[0]?.total ?? 0,
+    more,
+    // Behind a place there may be few, and many before it.
+    total: more || after !== null ? (await q.query(countUnopposed, [able]))[0]!.total : rows.length,
     resting: { count: some[0]?.alike ?? 0, some: some.map(({ id, status }) => ({ id, status })) },
   }
 }
@@ -94,21 +102,34 @@ const findAssignees = statement<RestingAssignee & { alike: number }>(
 )
 
 // By the index job_stuck: for each assignee that can act, and for the parents that have none, the first few.
-const findUnopposed = statement<Candidate & { total: number }>(
+const findUnopposed = statement<Candidate & { more: boolean }>(
   'reconcile.find-candidates',
   (t) => `
   with unopposed as (
     (select j.id from ${t.job} j
      where ${SETTLED} and not j.ephemeral and j.assignee_id is null and ($3::uuid is null or j.id > $3)
-     order by j.assignee_id, j.id limit $2 * 10 + 1)
+     order by j.assignee_id, j.id limit $2 + 1)
     union all
     select own.id from unnest($1::text[]) able(id) cross join lateral (
       select j.id from ${t.job} j
       where ${SETTLED} and not j.ephemeral and ${assigneeIs('able.id')} and ($3::uuid is null or j.id > $3)
-      order by j.assignee_id, j.id limit $2 * 10 + 1) own
+      order by j.assignee_id, j.id limit $2 + 1) own
   ),
-  first as (select id, (count(*) over ())::int as total from unopposed order by id limit $2)
-  select id, total, exists (select from ${t.job} c where ${isOpenChildOf('first.id')}) as open from first order by id`,
+  first as (select id, count(*) over () > $2 as more from unopposed order by id limit $2)
+  select id, more, exists (select from ${t.job} c where ${isOpenChildOf('first.id')}) as open from first order by id`,
+  { prepared: true },
+)
+
+const countUnopposed = statement<{ total: number }>(
+  'reconcile.count-candidates',
+  (t) => `
+  select count(*)::int as total from (
+    (select from ${t.job} j where ${SETTLED} and not j.ephemeral and j.assignee_id is null limit ${MOST_COUNTED})
+    union all
+    select from unnest($1::text[]) able(id) cross join lateral (
+      select from ${t.job} j where ${SETTLED} and not j.ephemeral and ${assigneeIs('able.id')}
+      limit ${MOST_COUNTED}) own
+    limit ${MOST_COUNTED}) unopposed`,
   { prepared: true },
 )
 

@@ -1,6 +1,7 @@
 import type { Queryable } from '../../db/database.ts'
 import { statement, type TableNames } from '../../db/statement.ts'
-import { FIRST_WAITING, isOpenChildOf, placeText, type WaitingCursor, waitingPage } from './waiting-page.ts'
+import { placeSql } from '../reads/cursor.ts'
+import { FIRST_WAITING, isOpenChildOf, type WaitingCursor, waitingPage } from './waiting-page.ts'
 
 /** Why the reconciler leaves a parent alone although no child of it is open. */
 export type Withheld =
@@ -95,8 +96,8 @@ const readDuePage = statement<DuePageRow>(
   ),
   last as (select since, id from page order by since desc, id desc limit 1)
   select d.id, d.tree_id as "treeId", d.type, d.waiting_since as "waitingSince", d.open_children as "openChildren",
-    d.assignee_id as "assigneeId", d.status as "assigneeStatus", d.withheld, ${placeText('d')} as "cursorSince",
-    (select count(*)::int from page) as "pageSize", ${placeText('last')} as "lastSince", last.id as "lastId"
+    d.assignee_id as "assigneeId", d.status as "assigneeStatus", d.withheld, ${placeSql('d.since')} as "cursorSince",
+    (select count(*)::int from page) as "pageSize", ${placeSql('last.since')} as "lastSince", last.id as "lastId"
   from (select) one left join last on true left join due d on true
   order by d.since, d.id`,
 )

@@ -18,7 +18,8 @@ export const firstLook = statement<FirstLook>(
   (t) => `
   select extract(epoch from clock_timestamp())::float8 * 1000 as now,
     oldest.id is not null as waiting,
-    coalesce(greatest(extract(epoch from clock_timestamp() - oldest.waiting_since), 0), 0)::float8 as oldest,
+    case when isfinite(oldest.waiting_since)
+      then greatest(extract(epoch from clock_timestamp() - oldest.waiting_since), 0) else 0 end::float8 as oldest,
     (select id from ${t.wakeMark} order by id limit 1) is not null as marked
   from (select) one
   left join (

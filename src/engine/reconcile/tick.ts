@@ -66,11 +66,12 @@ async function wakeCandidates(
   given: { resting: RestingLog; tally: Tally; limit: number; after: string | null; next: TickState },
 ): Promise<void> {
   const { resting, tally, limit, after, next } = given
-  const { candidates, total, resting: atRest } = await findCandidates(context.db, { limit, after })
+  const { candidates, more, total, resting: atRest } = await findCandidates(context.db, { limit, after })
   // Before they are tried: should they fail again and again, the others have their turn all the same.
-  if (total > candidates.length) next.after = candidates.at(-1)!.id
+  if (more) next.after = candidates.at(-1)!.id
   await resting.tell(context, atRest)
-  tally.stuck += total - candidates.length
+  // Where somebody wakes them meanwhile, there may be fewer by now.
+  tally.stuck += Math.max(0, total - candidates.length)
   const idsWith = (open: boolean) => candidates.filter((candidate) => candidate.open === open).map(({ id }) => id)
   await putRight(context, idsWith(true)).finally(() => wakeDue(context, tally, idsWith(false)))
 }

@@ -1,21 +1,14 @@
 import type { TableNames } from '../../db/statement.ts'
-import { INSTANT_FORMAT } from '../reads/cursor.ts'
 
 /** Where a walk over the waiting parents stands. A parent without `waiting_since` counts as waiting since infinity. */
 export interface WaitingCursor {
-  /** A timestamp that PostgreSQL reads; as {@link placeText} writes it, texts are in the order of the instants. */
+  /** A timestamp that PostgreSQL reads; as `placeSql` writes it, texts are in the order of the instants. */
   since: string
   id: string
 }
 
 /** Before the first. */
 export const FIRST_WAITING: WaitingCursor = { since: '-infinity', id: '00000000-0000-0000-0000-000000000000' }
-
-/** The instant of a row of the walk, in UTC with microseconds, or `infinity`, as SQL. */
-export function placeText(alias: string): string {
-  return `case when ${alias}.since = 'infinity' then 'infinity'
-      else to_char(${alias}.since at time zone 'UTC', ${INSTANT_FORMAT}) end`
-}
 
 /**
  * A common table expression `page`: the next $3 waiting parents behind ($1, $2), in the order of the index job_waiting,

@@ -6,6 +6,7 @@ import { childSets } from '../child-set.ts'
 import { treeBucket } from '../locks.ts'
 import { each } from '../maintenance/each.ts'
 import { MAINTENANCE_ACTOR, type MaintenanceContext } from '../maintenance/handler.ts'
+import { unborneSql } from '../settle/tolerance.ts'
 import { type WakeOutcome, wakeParent, wakeParents } from '../wake.ts'
 import { putRight } from './recount.ts'
 
@@ -26,6 +27,9 @@ const TOGETHER = 25
  * then is left to whoever changed it: superseded. One that does not wait any more was woken by somebody else:
  * deduplicated. Those whose locks are to be had at once are woken some together, the others each in a transaction of its
  * own, as are those of a transaction that failed: one that cannot be woken keeps no other from it.
+ *
+ * Those that do not bear a child's failure are failed instead. They are judged after the keys were read: what changes
+ * later is another key.
  */
 export async function wakeDue(context: MaintenanceContext, tally: Tally, due: readonly string[]): Promise<string[]> {
   const { db, metrics, signal } = context
@@ -40,7 +44,10 @@ export async function wakeDue(context: MaintenanceContext, tally: Tally, due: re
     settled.add(id)
     tally.stuck -= 1
   }
-  const closed = sets.filter((set) => set.open === 0)
+  const unborne = ids.length === 0 ? [] : (await db.query(findUnborne, [ids])).map((row) => row.id)
+  for (const id of unborne) settled.add(id)
+  tally.stuck -= unborne.length
+  const closed = sets.filter((set) => set.open === 0 && !settled.has(set.id))
   for (let at = 0; at < closed.length && !signal.aborted; at += TOGETHER) {
     for (const wake of await wakeTogether(db, closed.slice(at, at + TOGETHER))) settle(wake.id, wake)
   }
@@ -53,7 +60,7 @@ export async function wakeDue(context: MaintenanceContext, tally: Tally, due: re
       await putRight(context, [id])
       tally.stuck -= 1
     } else settle(id, set && (await wakeParent(db, id, { ...RECONCILER, expectedKey: set.childSetKey })))
-  })
+  }).finally(() => putRight(context, unborne))
   return due.slice(ids.length)
 }
 
@@ -88,6 +95,13 @@ interface ReadChildSet {
   open: number
   childSetKey: string
 }
+
+const findUnborne = statement<{ id: string }>(
+  'reconcile.find-unborne',
+  (t) => `
+  with ${unborneSql(t)}
+  select id from unborne`,
+)
 
 const readKeys = statement<ReadChildSet>(
   'reconcile.read-keys',

@@ -1,5 +1,6 @@
 import { statement } from '../../db/statement.ts'
 import type { Tx } from '../../db/transaction.ts'
+import { added } from '../counter-sql.ts'
 import { insertEvents } from '../event-sql.ts'
 import { TERMINAL_SQL } from '../states.ts'
 import { wakeAtEdge } from '../wake.ts'
@@ -93,7 +94,7 @@ const applyChanges = statement<ChangedRow>(
         when c."to" is null then j.paused_from
         when c."to" in ('queued', 'waiting') and j.pause_requested then c."to" end,
       pause_requested = j.pause_requested and c."to" is null,
-      open_children = j.open_children - c.ended,
+      open_children = ${added('j.open_children', '-c.ended::bigint')},
       failing_child_id = coalesce(j.failing_child_id, c.failing_child_id),
       result = case when c."to" = 'completed' then c.result::jsonb
         when c."to" = 'waiting' and j.phase = 'ingest' then c.result::jsonb else j.result end,

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.ts'
 import { statement, unindexed } from '../../db/statement.ts'
 import { transaction } from '../../db/transaction.ts'
+import { added } from '../counter-sql.ts'
 import { insertEvents } from '../event-sql.ts'
 import { treeBucket } from '../locks.ts'
 import { TERMINAL_SQL } from '../states.ts'
@@ -108,7 +109,7 @@ const settleBatch = statement<ItemRow | ParentRow>(
   ),
   counted as (
     update ${t.job} j
-    set open_children = p.open_children - p.n, failing_child_id = p.failing_child_id
+    set open_children = ${added('p.open_children', '-p.n')}, failing_child_id = p.failing_child_id
     from parent p
     where j.id = p.id
       and not (p.state = 'waiting' and p.open_children <= p.n and p.failing_child_id is null and not p.judge)
@@ -119,6 +120,6 @@ const settleBatch = statement<ItemRow | ParentRow>(
   union all
   select 'other', id, null, null, null, null, null from move where id not in (select id from done)
   union all
-  select 'parent', id, state, open_children - n, failing_child_id, assignee_id, judge from parent`,
+  select 'parent', id, state, ${added('open_children', '-n')}, failing_child_id, assignee_id, judge from parent`,
   { prepared: true },
 )

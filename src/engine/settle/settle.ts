@@ -1,7 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
 import { isConnectionError } from '../../db/connection-errors.ts'
 import type { Database } from '../../db/database.ts'
 import { endJob, failFailingParents } from '../cascade.ts'
+import { JobCycleError } from '../errors.ts'
+import { formatJobId } from '../ids.ts'
 import type { AttemptError, Outcome } from '../job.ts'
 import { endPhaseWaiting } from '../spawn.ts'
 import { type BatchResult, emptyResult, mergeResults, type SettleItem } from './settle-batch.ts'
@@ -18,6 +21,11 @@ export interface SettleReport {
   woken: string[]
   /** Jobs whose data PostgreSQL refused: FAILED with VALIDATION instead of what they brought. */
   refused: { id: string; error: unknown }[]
+  /**
+   * Jobs that PostgreSQL refused to end in any way, VALIDATION among them: another row is at fault, their parent's most
+   * likely. Nothing was written; they are held still.
+   */
+  unsettled: { id: string; error: unknown }[]
 }
 
 /** Tries of a batch's tree locks before the waiting verb is taken, and the pause between them in ms. */
@@ -29,15 +37,15 @@ const LOCK_PAUSE = 5
  * parents whose last open child this was. Leaves go in one statement a batch, inner jobs in another transaction, small
  * fan-outs in a third; a job that spawned many children or that ends with open ones in a transaction of its own.
  *
- * Throws only when the database cannot be reached (or is at fault): the same items may then be settled again, and what
- * was committed already is recognised by its token.
+ * Throws only when the database cannot be reached (or is at fault): the same items may then be settled again, as may those
+ * reported as unsettled, and what was committed already is recognised by its token.
  */
 export async function settle(
   db: Database,
   items: readonly SettleItem[],
   { actor }: { actor: string },
 ): Promise<SettleReport> {
-  const report: SettleReport = { settled: [], stale: [], woken: [], refused: [] }
+  const report: SettleReport = { settled: [], stale: [], woken: [], refused: [], unsettled: [] }
   const failing = new Set<string>()
   const waiting = items.filter((item) => item.outcome.kind === 'waiting')
   let leaves = items.filter((item) => item.outcome.kind !== 'waiting' && item.job.childCount === 0)
@@ -79,9 +87,18 @@ export async function settle(
   for (const item of [...together.other, ...alone]) {
     take(await halving([item], report, ([one]) => settleAlone(db, one!, actor)))
   }
-  const ended = await failFailingParents(db, [...failing], { actor })
-  report.woken.push(...ended.woken)
+  for (const id of failing) report.woken.push(...(await failMarked(db, id, actor)))
   return report
+}
+
+/** Fails a parent that is marked. One that PostgreSQL refuses to fail is left to maintenance, which says so. */
+async function failMarked(db: Database, id: string, actor: string): Promise<string[]> {
+  try {
+    return (await failFailingParents(db, [id], { actor })).woken
+  } catch (error) {
+    if (isConnectionError(error) || !isRefusal(error)) throw error
+    return []
+  }
 }
 
 /** A job that spawned, or that ends with open children: one transaction of its own. */
@@ -100,7 +117,7 @@ async function settleAlone(db: Database, item: SettleItem, actor: string): Promi
 
 /**
  * Runs a batch; if PostgreSQL refuses it, runs its halves, down to the one job at fault, which is then failed with
- * VALIDATION: one bad result keeps nobody else from settling.
+ * VALIDATION: one bad result keeps nobody else from settling. Nor does one that cannot even be failed: it is left.
  */
 async function halving(
   items: readonly SettleItem[],
@@ -111,11 +128,15 @@ async function halving(
   try {
     return await run(items)
   } catch (error) {
-    if (isConnectionError(error) || !isDataError(error)) throw error
+    if (isConnectionError(error) || !isRefusal(error)) throw error
     const [only] = items
     if (items.length === 1 && only) {
       const refusal: Outcome = { kind: 'failed', error: refusalOf(error) }
-      const result = await run([{ job: only.job, outcome: refusal }])
+      const result = await run([{ job: only.job, outcome: refusal }]).catch((again: unknown) => {
+        if (isConnectionError(again) || !isRefusal(again)) throw again
+        report.unsettled.push({ id: only.job.id, error: again })
+        return emptyResult()
+      })
       if (result.settled.length > 0) report.refused.push({ id: only.job.id, error })
       return result
     }
@@ -126,10 +147,24 @@ async function halving(
   }
 }
 
-/** SQLSTATE classes that blame the data: 22 data exception, 23 integrity, 54 program limit, 42804/22P… of JSON. */
-function isDataError(error: unknown): boolean {
+/** Says of which jobs PostgreSQL refused any end. */
+export function logRefusedEnds(logger: Logger, { unsettled }: SettleReport): void {
+  for (const { id, error } of unsettled) {
+    logger.error(
+      { job: formatJobId(id), err: error },
+      'The database refuses any end of the job: it is tried again later',
+    )
+  }
+}
+
+/**
+ * Whether the rows are to blame. SQLSTATE classes: 22 data exception, 23 integrity, 54 program limit, P0 what a trigger
+ * raises.
+ */
+function isRefusal(error: unknown): boolean {
+  if (error instanceof JobCycleError) return true
   const code = (error as { code?: unknown }).code
-  return typeof code === 'string' && /^(22|23|54)/.test(code)
+  return typeof code === 'string' && /^(22|23|54|P0)/.test(code)
 }
 
 function refusalOf(error: unknown): AttemptError {

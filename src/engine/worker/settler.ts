@@ -2,8 +2,11 @@ import type { SettleReport } from '../settle/settle.ts'
 import type { SettleItem } from '../settle/settle-batch.ts'
 import { isSmallFanOut } from '../settle/settle-fan-outs.ts'
 
-/** What became of one ended attempt: written, or refused because it no longer held its job. */
-export type SettleFate = 'settled' | 'stale' | 'refused'
+/**
+ * What became of one ended attempt: written; not, because it no longer held its job; written as failed, because of what it
+ * brought; or not at all, because PostgreSQL refuses any end of it: it holds its job still.
+ */
+export type SettleFate = 'settled' | 'stale' | 'refused' | 'unsettled'
 
 /** Most attempts settled at once. */
 const MAX_BATCH = 1000
@@ -52,9 +55,10 @@ export class Settler {
       const report = await this.#settle(entries.map((entry) => entry.item))
       const stale = new Set(report.stale)
       const refused = new Set(report.refused.map(({ id }) => id))
-      for (const { item, resolve } of entries) {
-        resolve(stale.has(item.job.id) ? 'stale' : refused.has(item.job.id) ? 'refused' : 'settled')
-      }
+      const unsettled = new Set(report.unsettled.map(({ id }) => id))
+      const fateOf = (id: string): SettleFate =>
+        stale.has(id) ? 'stale' : refused.has(id) ? 'refused' : unsettled.has(id) ? 'unsettled' : 'settled'
+      for (const { item, resolve } of entries) resolve(fateOf(item.job.id))
     } catch (error) {
       for (const { reject } of entries) reject(error)
     }

@@ -8,14 +8,16 @@ import { KeyAdoption } from '../claim/key-adoption.ts'
 import { DatabaseStore } from '../context/attempt-store.ts'
 import type { JobRegistry } from '../definition/job-registry.ts'
 import { formatId } from '../ids.ts'
+import type { Outcome } from '../job.ts'
 import type { BeatReport } from '../lease/messages.ts'
-import { type SettleReport, settle } from '../settle/settle.ts'
+import { logRefusedEnds, type SettleReport, settle } from '../settle/settle.ts'
 import type { SettleItem, SettleJob } from '../settle/settle-batch.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptEnd } from './attempt-end.ts'
 import { Bell } from './bell.ts'
 import { ClaimWatch } from './claim-watch.ts'
 import { DueTimer } from './due-timer.ts'
+import { insist } from './insist.ts'
 import { logFailure } from './log-failure.ts'
 import { isOutage, type OutageGuard } from './outage.ts'
 import { Settler } from './settler.ts'
@@ -237,7 +239,8 @@ export class Worker {
     const { logger, onFatal } = this.#options
     try {
       if (outcome === null) return
-      const fate = await this.#settler.settle({ job, outcome })
+      const settle = (end: Outcome) => this.#settler.settle({ job, outcome: end })
+      const fate = await insist(settle, outcome, this.#stop.signal)
       if (fate === 'settled' && failure) logFailure(logger, job, failure)
       if (fate === 'stale')
         logger.info({ job: formatId('JB', job.id) }, 'The job was not held any more: result ignored')
@@ -262,9 +265,10 @@ export class Worker {
   }
 
   async #settleBatch(items: readonly SettleItem[]): Promise<SettleReport> {
-    const { db, outages, onCommitted } = this.#options
+    const { db, logger, outages, onCommitted } = this.#options
     const actor = formatId('WK', this.#workerId ?? 'none')
     const report = await outages.persist(() => settle(db, items, { actor }), this.#giveUp.signal)
+    logRefusedEnds(logger, report)
     onCommitted()
     // Parents that are due, and new children: work that is there at once.
     if (report.woken.length > 0 || items.some(({ outcome }) => outcome.kind === 'waiting')) this.#work.ring()

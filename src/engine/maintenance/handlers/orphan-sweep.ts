@@ -29,12 +29,16 @@ export function orphanSweep(intervalMs: number, slice = DEFAULT_SLICE): Maintena
         )
         changed()
       }
-      await each(await endedParents(db, LIMIT), signal, sweep)
-      const from = placeOf(state)
-      const look = { from, to: null, backwards: false, size: LIMIT, parents: slice }
-      const { orphans, next } = await lookForOrphans(db, look)
-      await each(familiesOf(orphans), signal, sweep)
-      if (!signal.aborted) await remember(next && { parentId: next.parentId, id: next.id })
+      const sweepSlice = async () => {
+        const look = { from: placeOf(state), to: null, backwards: false, size: LIMIT, parents: slice }
+        const { orphans, next } = await lookForOrphans(db, look)
+        // Also behind one that cannot be swept: the others have their turn all the same.
+        const goOn = async () => {
+          if (!signal.aborted) await remember(next && { parentId: next.parentId, id: next.id })
+        }
+        await each(familiesOf(orphans), signal, sweep).finally(goOn)
+      }
+      await each(await endedParents(db, LIMIT), signal, sweep).finally(sweepSlice)
     },
   }
 }
