@@ -3,7 +3,7 @@ import { parseDuration } from './duration.ts'
 import { type InputIssue, ValidationError } from './errors.ts'
 import { toleranceOf } from './failure-tolerance.ts'
 import { newJobId } from './ids.ts'
-import { FIRST_INSTANT, isStoredInstant } from './input/instant.ts'
+import { INSTANTS, isStoredInstant } from './input/instant.ts'
 import { faultOfText, KEY, NAME, type TextLimits } from './input/text.ts'
 import type { ChildFailurePolicy, NewJob, OrphanPolicy, Timeouts } from './job.ts'
 import { toJsonText } from './json.ts'
@@ -247,7 +247,7 @@ class Checker {
   instant(field: string, value: unknown): Date | null {
     if (value === undefined) return null
     if (isStoredInstant(value)) return value
-    this.fail([field], `must be a valid Date, not before ${FIRST_INSTANT.toISOString()}`)
+    this.fail([field], INSTANTS)
     return null
   }
 

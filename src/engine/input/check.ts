@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type InputIssue, ValidationError } from '../errors.ts'
-import { FIRST_INSTANT, isStoredInstant } from './instant.ts'
+import { INSTANTS, isStoredInstant } from './instant.ts'
 import { faultOfText, type TextLimits } from './text.ts'
 
 /**
@@ -67,7 +67,7 @@ export function listOf(entry: z.ZodType): z.ZodType {
 }
 
 /** An instant that can be stored. */
-export const instant = such(isStoredInstant, `must be a valid Date, not before ${FIRST_INSTANT.toISOString()}`)
+export const instant = such(isStoredInstant, INSTANTS)
 
 /** A number of milliseconds. */
 export const milliseconds = such(
