@@ -82,6 +82,8 @@ test('by hand: a tree is followed to its end across a restart', async () => {
   }
 })
 
+const ENDED = ['COMPLETED', 'FAILED', 'CANCELLED']
+
 test('with the helper: the same, and over a WebSocket', async () => {
   const { endOfTree } = await load('with-helper')
   await endUnderWay((id) => endOfTree(api.url, id))
@@ -95,7 +97,8 @@ test('with the helper: the same, and over a WebSocket', async () => {
       const jobs = new Map<string, WatchedJob>()
       for await (const update of client.watchTree(id)) {
         for (const job of update.jobs) jobs.set(job.id, job)
-        if (update.caughtUp && update.counts.open === 0) break
+        const over = update.counts.open === 0 && [...jobs.values()].every((job) => ENDED.includes(job.state))
+        if (update.caughtUp && over) break
       }
       return jobs
     })
