@@ -14,7 +14,9 @@ export interface ApiFleet {
 }
 
 export async function startApiFleet(options: ApiProcessOptions, count: number): Promise<ApiFleet> {
+  /** Those that are ending among them: they must refuse newcomers themselves, or serve them to their end. */
   const serving = new Set<ApiProcess>()
+  const ending = new Set<ApiProcess>()
   const changing = new Set<Promise<void>>()
   let failure: unknown
   let stopping = false
@@ -25,14 +27,17 @@ export async function startApiFleet(options: ApiProcessOptions, count: number): 
   }
 
   function replaceOne(signal: NodeJS.Signals): boolean {
-    const victims = [...serving]
+    const victims = [...serving].filter((one) => !ending.has(one))
     const victim = victims[Math.floor(Math.random() * victims.length)]
     if (victim === undefined) return false
     if (!victim.running) failure ??= new Error('An API process ended by itself')
-    // In the list until it is gone: it must refuse newcomers itself, or serve them to its end.
+    ending.add(victim)
     const change = victim
       .end(signal)
-      .finally(() => serving.delete(victim))
+      .finally(() => {
+        serving.delete(victim)
+        ending.delete(victim)
+      })
       .then(startOne)
       .catch((error: unknown) => {
         failure ??= error
