@@ -58,7 +58,11 @@ export async function gatherCrowd({ url, size, transports, type }: CrowdOptions)
   }
   try {
     for (let n = 0; n < size; n += AT_ONCE) {
-      await Promise.all(Array.from({ length: Math.min(AT_ONCE, size - n) }, (_, k) => open(n + k)))
+      const opened = await Promise.allSettled(
+        Array.from({ length: Math.min(AT_ONCE, size - n) }, (_, k) => open(n + k)),
+      )
+      const refused = opened.find((one) => one.status === 'rejected')
+      if (refused) throw refused.reason
     }
     await until(() => begun === size, { timeout: OPEN_MS, what: `${size} first frames` })
     return crowd

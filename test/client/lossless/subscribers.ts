@@ -9,9 +9,11 @@ import {
   webSocket,
 } from '../../../src/client/index.ts'
 
-/** How many subscribers came back how often, and how often they were told of a gap. */
+/** What happened to all subscribers together. */
 export interface Tally {
+  /** Times that a subscription broke off; each tries until it is back. */
   reconnects: number
+  /** Times that one was told that events are missing. */
   gaps: number
 }
 
@@ -72,27 +74,30 @@ export interface SubscribeOptions {
   tally: Tally
 }
 
-/** One of two transports in turn; each client has connections of its own. */
-function connect(n: number, { url, tally }: SubscribeOptions): { name: string; client: Client } {
+/** One of two transports in turn; each client has connections of its own. `link` is up while frames come. */
+function connect(n: number, { url, tally }: SubscribeOptions): { name: string; client: Client; link: { up: boolean } } {
+  const link = { up: false }
   const overSse = n % 2 === 0
   const transport = overSse
     ? sse({ url })
     : webSocket({ url: url.replace('http', 'ws'), webSocketImpl: WebSocket, silenceMs: 5_000 })
   const onRetry = () => {
-    tally.reconnects++
+    if (link.up) tally.reconnects++
+    link.up = false
   }
   const client = createClient({ transport, backoff: { first: 20, most: 500 }, onRetry })
-  return { name: `${overSse ? 'SSE' : 'WebSocket'} ${n}`, client }
+  return { name: `${overSse ? 'SSE' : 'WebSocket'} ${n}`, client, link }
 }
 
 /** Half of them by `watchEvents`; the others by `subscribe`, which shows what comes twice. */
 export function followEvents(n: number, options: SubscribeOptions): EventSubscriber {
   const { signal, tally } = options
-  const { name, client } = connect(n, options)
+  const { name, client, link } = connect(n, options)
   const { filter, where } = INTERESTS[Math.floor(n / 4) % INTERESTS.length]!
   const told: number[] = []
   const subscriber = { name, told, where, begun: false, failure: undefined as unknown }
   const take = (events: readonly { id: string }[]) => {
+    link.up = true
     subscriber.begun = true
     for (const { id } of events) told.push(Number(id.replace('EV_', '')))
   }
@@ -117,12 +122,15 @@ export function followEvents(n: number, options: SubscribeOptions): EventSubscri
 }
 
 export function followTree(n: number, root: string, options: SubscribeOptions): TreeSubscriber {
-  const { name, client } = connect(n, options)
+  const { name, client, link } = connect(n, options)
   const tree = createTreeState<SeenJob>()
   const subscriber = { name, root, tree, failure: undefined as unknown }
   async function watch(): Promise<void> {
     const updates = client.watchTree<SeenJob>(root, { fields: SEEN_FIELDS, signal: options.signal })
-    for await (const update of updates) tree.apply(update)
+    for await (const update of updates) {
+      link.up = true
+      tree.apply(update)
+    }
   }
   watch().catch((error: unknown) => {
     subscriber.failure = error
