@@ -132,9 +132,11 @@ export async function runLossless({ connectionString, events: wanted, log = () =
     } satisfies LosslessReport
 
     async function disturb(signal: AbortSignal): Promise<void> {
+      // One of each kind to begin with.
+      const first = [0, 0.7, 0.9]
       while (!signal.aborted) {
         await sleep(300 + Math.random() * 900)
-        const dice = Math.random()
+        const dice = first.shift() ?? Math.random()
         if (dice < 0.6) did.cuts += proxy.cut(Math.random())
         else if (dice < 0.8) did.kills += Number(apis.killOne())
         else did.restarts += Number(apis.restartOne())
