@@ -68,6 +68,7 @@ test('what costs too much, lies too deep or has too many aliases is refused on e
       `{ ${Array.from({ length: 10 }, (_, n) => `a${n}: jobTree(id: "x") { nodes(first: 10000) { nodes { id } } }`).join(' ')} }`,
     ],
     ['cost', `subscription { jobEvents { events { job { ${pages} } } } }`],
+    ['cost', 'subscription { jobTree(id: "x") { jobs { children(first: 100) { nodes { id } } } } }'],
     [
       'cost',
       `mutation { cancelJob(input: { id: "x" }) { ... on CancelJobSuccess { job { children(first: 100) { nodes { ${pages} } } } } } }`,

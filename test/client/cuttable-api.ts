@@ -1,8 +1,8 @@
-import net from 'node:net'
 import { createEngine, type Engine } from '../../src/index.ts'
 import { type ApiServer, createServer } from '../../src/server/server.ts'
 import { silent } from '../api/api.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { startCuttableProxy } from './cuttable-proxy.ts'
 
 /** The API behind a port that stays, while connections are cut and processes come and go. */
 export interface CuttableApi {
@@ -29,30 +29,7 @@ export async function startCuttableApi(): Promise<CuttableApi> {
   const writer = createEngine(settings)
   await writer.start()
   let process: { engine: Engine; server: ApiServer } | undefined
-  let connections = 0
-  const sockets = new Set<net.Socket>()
-  const proxy = net.createServer((client) => {
-    connections++
-    if (process === undefined) {
-      client.destroy()
-      return
-    }
-    const upstream = net.connect(process.server.port, '127.0.0.1')
-    for (const [one, other] of [
-      [client, upstream],
-      [upstream, client],
-    ] as const) {
-      sockets.add(one)
-      one.on('error', () => {})
-      one.on('close', () => {
-        sockets.delete(one)
-        other.destroySoon()
-      })
-      one.pipe(other)
-    }
-  })
-  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve))
-  const { port } = proxy.address() as net.AddressInfo
+  const proxy = await startCuttableProxy(() => (process === undefined ? [] : [process.server.port]))
 
   async function up() {
     const engine = createEngine(settings)
@@ -73,19 +50,16 @@ export async function startCuttableApi(): Promise<CuttableApi> {
   return {
     test,
     writer,
-    url: `http://127.0.0.1:${port}/graphql`,
+    url: `http://127.0.0.1:${proxy.port}/graphql`,
     get connections() {
-      return connections
+      return proxy.connections
     },
-    cut() {
-      for (const socket of sockets) socket.destroy()
-    },
+    cut: () => void proxy.cut(),
     down,
     up,
     serving: () => process!.engine,
     async close() {
-      for (const socket of sockets) socket.destroy()
-      await new Promise((resolve) => proxy.close(resolve))
+      await proxy.close()
       await down()
       await writer.stop({ grace: 0 })
       await test.drop()

@@ -10,6 +10,8 @@ const ROOT = path.resolve(import.meta.dirname, '../..')
 export interface CompiledProgram {
   /** To be run by `node`. */
   readonly file: string
+  /** `src/cli.ts`, compiled along with it. */
+  readonly cli: string
   remove(): Promise<void>
 }
 
@@ -30,7 +32,8 @@ export async function compileProgram(program: string): Promise<CompiledProgram> 
     await cp(path.join(ROOT, 'migrations'), path.join(folder, 'migrations'), { recursive: true })
     await symlink(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
     await promisify(execFile)(path.join(ROOT, 'node_modules/.bin/tsc'), ['-p', folder])
-    return { file: path.join(folder, path.relative(ROOT, program)).replace(/\.ts$/, '.js'), remove }
+    const file = path.join(folder, path.relative(ROOT, program)).replace(/\.ts$/, '.js')
+    return { file, cli: path.join(folder, 'src/cli.js'), remove }
   } catch (error) {
     await remove()
     throw error
