@@ -9,6 +9,7 @@ import { type EmbeddedServer, startEmbeddedServer } from '../../src/db/embedded/
 import { createEngine, type Engine } from '../../src/index.ts'
 import { type ApiServer, createServer } from '../../src/server/server.ts'
 import { silent } from '../api/api.ts'
+import { listeningLogger } from '../engine/feed-support.ts'
 import { until } from '../support/until.ts'
 
 // A server of its own: this test brings it down.
@@ -16,11 +17,12 @@ let folder: string
 let database: EmbeddedServer
 let engine: Engine
 let server: ApiServer
+const { logger, lines } = listeningLogger()
 
 beforeAll(async () => {
   folder = await mkdtemp(path.join(os.tmpdir(), 'coppice-outage-'))
   database = await startEmbeddedServer({ dataDir: folder })
-  engine = createEngine({ connectionString: database.connectionString, worker: false, logger: silent() })
+  engine = createEngine({ connectionString: database.connectionString, worker: false, logger })
   await engine.start()
   server = await createServer({ engine, config: { host: '127.0.0.1', port: 0 }, logger: silent() })
 })
@@ -75,8 +77,13 @@ test('PostgreSQL is restarted under subscriptions: they hold out, are told all, 
     ids.push(...children.map(({ id }) => `JB_${id}`))
   }
   await spawn()
-  for (let restart = 0; restart < 2; restart++) {
-    await database.restart()
+  for (let outage = 0; outage < 2; outage++) {
+    const { port } = database
+    await database.stop()
+    // Long enough for a read of the log to fail.
+    lines.length = 0
+    await until(() => lines.some(({ msg }) => msg.startsWith('the event log cannot be read')))
+    database = await startEmbeddedServer({ dataDir: folder, port })
     // Refused while nobody is there: then nothing was written.
     await until(
       async () => {
