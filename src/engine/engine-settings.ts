@@ -7,6 +7,7 @@ import { parseDuration } from './duration.ts'
 import { ValidationError } from './errors.ts'
 import { fields, issuesOf, listOf, storedText, such, text, yesOrNo } from './input/check.ts'
 import { ACTOR, NAME } from './input/text.ts'
+import { type HandlerName, type IntervalOptions, intervalsOf } from './maintenance/intervals.ts'
 import { type Retention, type RetentionOptions, retentionOf } from './retention/options.ts'
 
 /** How to make an engine. Durations are milliseconds or text such as `'5s'`. */
@@ -34,6 +35,8 @@ export interface EngineOptions {
   grace?: number | string
   /** How long jobs that have ended, and events, are kept; default: for ever. */
   retention?: RetentionOptions
+  /** The loop that recovers, times out, wakes, sweeps and deletes: how often, by handler. */
+  maintenance?: { intervals?: IntervalOptions }
   /** Whether `start` brings the schema up to date (default), or only checks that it fits. */
   migrate?: boolean
   /** Connections of the pool; default 10. */
@@ -58,6 +61,7 @@ export interface EngineSettings {
   pollOnly: boolean
   graceMs: number
   retention: Retention
+  intervals: Partial<Record<HandlerName, number>>
   migrate: boolean
   poolSize: number
   logger: Logger
@@ -77,6 +81,7 @@ const ENGINE_OPTIONS = fields({
     .optional(),
   pollOnly: yesOrNo.optional(),
   retention: fields({}).optional(),
+  maintenance: fields({ intervals: fields({}).optional() }).optional(),
   migrate: yesOrNo.optional(),
   logger: such(
     (value) => typeof (value as Partial<Logger> | null)?.child === 'function',
@@ -128,6 +133,7 @@ export function engineSettings(options: EngineOptions): EngineSettings {
     pollOnly: options.pollOnly ?? false,
     graceMs: duration('grace', 30_000, 0),
     retention: retentionOf(refused.has('retention') ? {} : (options.retention ?? {}), issues),
+    intervals: intervalsOf(refused.has('maintenance') ? {} : (options.maintenance?.intervals ?? {}), issues),
     migrate: options.migrate ?? true,
     poolSize: whole('poolSize', 10, 1000),
     logger: options.logger ?? pino({ name: 'coppice' }, pino.destination({ fd: 2 })),

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Statement } from '../../src/db/statement.ts'
+import { ValidationError } from '../../src/engine/errors.ts'
 import type { MaintenanceHandler } from '../../src/engine/maintenance/handler.ts'
 import { attemptTimeouts } from '../../src/engine/maintenance/handlers/attempt-timeouts.ts'
 import { deadWorkers } from '../../src/engine/maintenance/handlers/dead-workers.ts'
@@ -8,8 +9,10 @@ import { failingParents } from '../../src/engine/maintenance/handlers/failing-pa
 import { leaseRecovery } from '../../src/engine/maintenance/handlers/lease-recovery.ts'
 import { waitTimeouts } from '../../src/engine/maintenance/handlers/wait-timeouts.ts'
 import { maintenanceHandlers } from '../../src/engine/maintenance/handlers.ts'
+import { HANDLER_NAMES } from '../../src/engine/maintenance/intervals.ts'
 import { createMaintenanceLoop } from '../../src/engine/maintenance/loop.ts'
 import { createMetrics } from '../../src/engine/metrics.ts'
+import { createEngine } from '../../src/index.ts'
 import { captureLog } from '../support/captured-log.ts'
 import { findViolations } from '../support/invariants.ts'
 import { maintenanceContext } from '../support/maintenance.ts'
@@ -265,12 +268,26 @@ describe('dead workers', () => {
   })
 })
 
+const RETENTION = { completed: DAY, failed: null, cancelled: null, events: DAY }
+
+it('their intervals can be set, each by its name', async () => {
+  const of = (intervals: object) => createEngine({ connectionString: 'postgres://nowhere', maintenance: { intervals } })
+  const made = maintenanceHandlers({ heartbeatMs: 100, retention: RETENTION, intervals: { 'parent-wakes': 250 } })
+  const byName = Object.fromEntries(made.map((handler) => [handler.name, handler.intervalMs]))
+  expect(byName).toMatchObject({ 'parent-wakes': 250, 'orphan-sweep': 10_000, 'lease-recovery': 100 })
+  for (const name of Object.keys(byName)) expect(HANDLER_NAMES).toContain(name)
+  await of({ 'parent-wakes': '250ms', 'orphan-sweep': 60_000 }).stop()
+  for (const wrong of [{ 'parent-wake': '1s' }, { 'parent-wakes': 'soon' }, { 'parent-wakes': 0 }]) {
+    expect(() => of(wrong)).toThrow(ValidationError)
+  }
+})
+
 it('all of them run in one loop', async () => {
   const loop = createMaintenanceLoop({
     db: v.db,
     handlers: maintenanceHandlers({
       heartbeatMs: 100,
-      retention: { completed: DAY, failed: null, cancelled: null, events: DAY },
+      retention: RETENTION,
     }),
     logger: log.logger,
     metrics: createMetrics(),
