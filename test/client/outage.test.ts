@@ -79,9 +79,9 @@ test('PostgreSQL is restarted under subscriptions: they hold out, are told all, 
   await spawn()
   for (let outage = 0; outage < 2; outage++) {
     const { port } = database
+    lines.length = 0
     await database.stop()
     // Long enough for a read of the log to fail.
-    lines.length = 0
     await until(() => lines.some(({ msg }) => msg.startsWith('the event log cannot be read')))
     database = await startEmbeddedServer({ dataDir: folder, port })
     // Refused while nobody is there: then nothing was written.
