@@ -92,8 +92,9 @@ test('PostgreSQL is restarted under subscriptions: they hold out, are told all, 
       },
       { timeout: 30_000 },
     )
+    // The log is read again, and a second outage is news.
+    await until(() => watched.every(({ told }) => told.length >= ids.length), { timeout: 30_000, what: 'all events' })
   }
-  await until(() => watched.every(({ told }) => told.length >= ids.length), { timeout: 30_000, what: 'all events' })
   await until(() =>
     watched.every(({ tree }) => tree.counts?.total === ids.length + 2 && tree.jobs.size === ids.length + 2),
   )
