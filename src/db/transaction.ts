@@ -74,6 +74,11 @@ export function onClient(db: Database, client: pg.ClientBase, committed: (() => 
   }
 }
 
+/** A transaction for what is read again and again: see {@link TransactionOptions.planOnce}. */
+export function planOnce<T>(db: Database, fn: (tx: Tx) => Promise<T>): Promise<T> {
+  return transaction(db, fn, { planOnce: true })
+}
+
 // JIT off: what the planner thinks of a statement that skips through an index is far too much, and compiling it would take
 // longer than running it.
 function beginText(options: TransactionOptions): string {

@@ -1,4 +1,5 @@
 import { statement } from '../../db/statement.ts'
+import { planOnce } from '../../db/transaction.ts'
 import type { MaintenanceContext } from '../maintenance/handler.ts'
 import { WITHHELD_SQL, type Withheld } from './due-parents.ts'
 import { putRight } from './recount.ts'
@@ -36,8 +37,11 @@ export async function auditNext(
 ): Promise<void> {
   const { since, id, startedAt } = from ?? { ...FIRST_WAITING, startedAt: now }
   const began = performance.now()
-  const [page] = await context.db.query(readAuditPage, [since, id, PAGE, CHILDREN])
-  const { looked, lastSince, lastId, wrong } = page!
+  const page = await planOnce(
+    context.db,
+    async (tx) => (await tx.query(readAuditPage, [since, id, PAGE, CHILDREN]))[0]!,
+  )
+  const { looked, lastSince, lastId, wrong } = page
   next.audit = looked === PAGE ? { since: lastSince!, id: lastId!, startedAt } : null
   const due = wrong.filter((parent) => parent.found === 0 && parent.withheld === null).map((parent) => parent.id)
   const drifted = wrong.map((parent) => parent.id).filter((wrongId) => !due.includes(wrongId))

@@ -1,4 +1,5 @@
 import { isConnectionError } from '../../db/connection-errors.ts'
+import { planOnce } from '../../db/transaction.ts'
 import type { Json } from '../job.ts'
 import type { MaintenanceContext } from '../maintenance/handler.ts'
 import { type AuditProgress, auditNext } from './audit.ts'
@@ -66,7 +67,12 @@ async function wakeCandidates(
   given: { resting: RestingLog; tally: Tally; limit: number; after: string | null; next: TickState },
 ): Promise<void> {
   const { resting, tally, limit, after, next } = given
-  const { candidates, more, total, resting: atRest } = await findCandidates(context.db, { limit, after })
+  const {
+    candidates,
+    more,
+    total,
+    resting: atRest,
+  } = await planOnce(context.db, (tx) => findCandidates(tx, { limit, after }))
   // Before they are tried: should they fail again and again, the others have their turn all the same.
   if (more) next.after = candidates.at(-1)!.id
   await resting.tell(context, atRest)
