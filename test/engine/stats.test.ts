@@ -3,7 +3,7 @@ import { countActive, readSummary } from '../../src/engine/stats/statements.ts'
 import { createEngine, defineJob, type Engine, type Stats } from '../../src/index.ts'
 import { createTestEngine, type TestEngine } from '../support/engine.ts'
 import { until } from '../support/until.ts'
-import { createVerbs } from '../support/verbs.ts'
+import { addWorker, createVerbs } from '../support/verbs.ts'
 
 const leaf = defineJob({ type: 'leaf' }, { run: () => null })
 const pair = defineJob({ type: 'pair' }, { ingest: (ctx) => ctx.spawn([leaf.with(), leaf.with()]).then(() => {}) })
@@ -24,13 +24,16 @@ const patient = { timeout: 40_000 }
 describe('the figures of an installation', () => {
   test('count all jobs by state, without archived ones', async () => {
     const states = { queued: 4, running: 1, waiting: 3, paused: 2, completed: 5, failed: 6, cancelled: 7 }
+    // As maintenance leaves them: what waits is woken by nobody, what runs is held by a worker that is taken to live.
+    const worker = await addWorker(t.test)
     for (const [state, count] of Object.entries(states)) {
       await sql(
-        `insert into coppice.job (id, tree_id, type, state, finished_at, waiting_since, open_children, child_count)
+        `insert into coppice.job (id, tree_id, type, state, finished_at, waiting_since, ephemeral, worker_id, claim_token)
          select id, id, 'other', $1, case when $1 in ('completed', 'failed', 'cancelled') then now() end,
-           case when $1 = 'waiting' then now() end, 1, 1
+           case when $1 = 'waiting' then now() end, $1 = 'waiting', case when $1 = 'running' then $3::uuid end,
+           case when $1 = 'running' then gen_random_uuid() end
          from (select gen_random_uuid() id from generate_series(1, $2::int)) one`,
-        [state, count],
+        [state, count, worker],
       )
     }
     const gone = `update coppice.job set archived_at = now(), version = version + 1 where id in
@@ -43,6 +46,7 @@ describe('the figures of an installation', () => {
       patient,
     )
     await sql(`delete from coppice.job where type = 'other'`)
+    await sql('delete from coppice.worker where id = $1', [worker])
   })
 
   test('say since when jobs are due and parents wait', async () => {
