@@ -146,7 +146,8 @@ describe('the figures of an installation', () => {
     await events.return!()
     expect(await text('coppice_feed_ring_misses_total')).toBe(0)
     const reconnects = await text('coppice_feed_reconnects_total')
-    await sql(`select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'coppice doorbell'`)
+    await sql(`select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and application_name = 'coppice doorbell'`)
     await until(async () => (await text('coppice_feed_reconnects_total')) === reconnects + 1)
     const client = await t.test.pool.connect()
     try {

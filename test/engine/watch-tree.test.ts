@@ -323,7 +323,7 @@ describe('a watched tree', () => {
     await until(() => subscribers() === 1)
     for (let n = 0; n < 5; n++) {
       await sql(
-        `select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'coppice%' and pid <> pg_backend_pid()`,
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name like 'coppice%' and pid <> pg_backend_pid()`,
       )
       await until(() =>
         engine.cancelJob(treeId).then(
