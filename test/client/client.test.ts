@@ -157,7 +157,7 @@ describe.each(transports)('over %s', (name, connect) => {
     await until(() => watched.frames.length === 1 && open.frames.length === 1)
     await api.down()
     await api.up()
-    await until(() => subscribers() === 2)
+    await until(() => subscribers() === 2, { timeout: 30_000 })
     expect(watched.over).toBe(false)
     await api.writer.cancelJob(id)
     await until(() => watched.over)
