@@ -2,14 +2,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Database } from '../../src/db/database.ts'
 import { failFailingParents } from '../../src/engine/cascade.ts'
 import { claimJobs } from '../../src/engine/claim/claim.ts'
-import type { Outcome, WakeSource } from '../../src/engine/job.ts'
+import type { Outcome } from '../../src/engine/job.ts'
 import { waitTimeouts } from '../../src/engine/maintenance/handlers/wait-timeouts.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
 import { spawnChildren } from '../../src/engine/spawn.ts'
-import { wakeParent } from '../../src/engine/wake.ts'
 import { maintenanceContext } from '../support/maintenance.ts'
-import { createRaces, type Races } from '../support/races.ts'
+import { createRaces, type Races, wake } from '../support/races.ts'
 
 // A child set that grows again, by a retry or from outside, while its parent is woken, claimed, failed or out of time.
 
@@ -22,25 +21,6 @@ beforeAll(async () => {
   v = await createRaces()
 })
 afterAll(() => v.close())
-
-const wake =
-  (source: WakeSource) =>
-  (db: Database, { parent }: { parent: string }) =>
-    wakeParent(db, parent, { source, ...by })
-
-async function wakesOf(parent: string): Promise<{ source: string; operationId: string; id: string }[]> {
-  const { rows } = await v.test.pool.query(
-    `select id, detail ->> 'source' as source, detail ->> 'operationId' as "operationId" from coppice.job_event
-     where job_id = $1 and detail ? 'operationId' order by id`,
-    [parent],
-  )
-  return rows
-}
-
-async function receiptOf(parent: string): Promise<Record<string, unknown> | undefined> {
-  const { rows } = await v.test.pool.query('select * from coppice.wake_receipt where parent_id = $1', [parent])
-  return rows[0]
-}
 
 describe('a child set that grows again', () => {
   const oneLeft = async () => {
@@ -75,7 +55,7 @@ describe('a child set that grows again', () => {
       setup: oneLeft,
       sessions: { end, retry, claim },
       inTheEnd: async ({ parent, failed: child }) => {
-        const [row, wakes, receipt] = [await v.row(parent), await wakesOf(parent), await receiptOf(parent)]
+        const [row, wakes, receipt] = [await v.row(parent), await v.wakesOf(parent), await v.receiptOf(parent)]
         expect(await v.row(child)).toMatchObject({ state: 'completed', completion_epoch: 2 })
         // Each wave has a key of its own, and the receipt is the last one's.
         expect(new Set(wakes.map((one) => one.operationId)).size).toBe(row.wave)

@@ -4,12 +4,12 @@ import { type Tx, transaction } from '../../src/db/transaction.ts'
 import { setAssignee } from '../../src/engine/assignee.ts'
 import type { ClaimedJob } from '../../src/engine/claim/claimed-job.ts'
 import { EngineError } from '../../src/engine/errors.ts'
-import type { NewJob, Outcome, WakeSource } from '../../src/engine/job.ts'
+import type { NewJob, Outcome } from '../../src/engine/job.ts'
 import { lockJobs, lockTreeShared } from '../../src/engine/locks.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
 import { spawnChunk } from '../../src/engine/spawn-chunk.ts'
 import { wakeParent, wakeParents } from '../../src/engine/wake.ts'
-import { createRaces, type Races } from '../support/races.ts'
+import { createRaces, type Races, wake } from '../support/races.ts'
 
 // Where a wait begins or ends, while a child's end or another's wake gets in between.
 
@@ -22,25 +22,6 @@ beforeAll(async () => {
   v = await createRaces()
 })
 afterAll(() => v.close())
-
-const wake =
-  (source: WakeSource) =>
-  (db: Database, { parent }: { parent: string }) =>
-    wakeParent(db, parent, { source, ...by })
-
-async function wakesOf(parent: string): Promise<{ source: string; operationId: string; id: string }[]> {
-  const { rows } = await v.test.pool.query(
-    `select id, detail ->> 'source' as source, detail ->> 'operationId' as "operationId" from coppice.job_event
-     where job_id = $1 and detail ? 'operationId' order by id`,
-    [parent],
-  )
-  return rows
-}
-
-async function receiptOf(parent: string): Promise<Record<string, unknown> | undefined> {
-  const { rows } = await v.test.pool.query('select * from coppice.wake_receipt where parent_id = $1', [parent])
-  return rows[0]
-}
 
 describe('the end of a phase that spawned, and the ends of children that run already (cases 10 and 11)', () => {
   interface Streaming {
@@ -153,9 +134,9 @@ describe('several who wake one parent', () => {
         reconciler: wake('reconciler'),
       },
       inTheEnd: async ({ parent }, proof) => {
-        const [delivered] = await wakesOf(parent)
+        const [delivered] = await v.wakesOf(parent)
         expect(proof).toMatchObject({ waits: 1, wakes: 1 })
-        expect(await receiptOf(parent)).toMatchObject({ wave: 1, operation_id: delivered!.operationId })
+        expect(await v.receiptOf(parent)).toMatchObject({ wave: 1, operation_id: delivered!.operationId })
         sources.add(delivered!.source)
       },
     })
@@ -174,8 +155,8 @@ describe('several who wake one parent', () => {
       },
       inTheEnd: async ({ parent }, proof) => {
         expect(proof).toMatchObject({ waits: 1, wakes: 1 })
-        const [delivered] = await wakesOf(parent)
-        expect(await receiptOf(parent)).toMatchObject({
+        const [delivered] = await v.wakesOf(parent)
+        expect(await v.receiptOf(parent)).toMatchObject({
           wave: 1,
           source: delivered!.source,
           operation_id: delivered!.operationId,
@@ -204,8 +185,8 @@ describe('several who wake one parent', () => {
       sessions: { undo },
       afterwards: async ({ parent }) => {
         expect(await v.row(parent)).toMatchObject({ state: 'waiting', phase: 'ingest', wave: 0 })
-        expect(await receiptOf(parent)).toBeUndefined()
-        expect(await wakesOf(parent)).toEqual([])
+        expect(await v.receiptOf(parent)).toBeUndefined()
+        expect(await v.wakesOf(parent)).toEqual([])
         await wakeParent(v.db, parent, { source: 'reconciler', ...by })
       },
     })
@@ -213,9 +194,9 @@ describe('several who wake one parent', () => {
       setup: stuck,
       sessions: { undo, reconciler: wake('reconciler') },
       inTheEnd: async ({ parent }) => {
-        const wakes = await wakesOf(parent)
+        const wakes = await v.wakesOf(parent)
         expect(wakes).toMatchObject([{ source: 'reconciler' }])
-        expect(await receiptOf(parent)).toMatchObject({ wave: 1, operation_id: wakes[0]!.operationId })
+        expect(await v.receiptOf(parent)).toMatchObject({ wave: 1, operation_id: wakes[0]!.operationId })
       },
     })
     expect(Object.keys(found.ends).sort()).toEqual(['undo UNDONE, reconciler ok', 'undo ok, reconciler ok'])

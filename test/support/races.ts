@@ -1,8 +1,10 @@
 import { expect } from 'vitest'
+import type { Database } from '../../src/db/database.ts'
 import { failFailingParents } from '../../src/engine/cascade.ts'
-import type { Outcome } from '../../src/engine/job.ts'
+import type { Outcome, WakeSource } from '../../src/engine/job.ts'
 import { resumeJob } from '../../src/engine/pause.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
+import { wakeParent } from '../../src/engine/wake.ts'
 import { findViolations } from './invariants.ts'
 import { type Exploration, type ExploreOptions, explore, type Race } from './isolation.ts'
 import { createVerbs, type Verbs } from './verbs.ts'
@@ -19,8 +21,18 @@ export interface EngineRace<World> extends Omit<Race<World>, 'check'> {
   inTheEnd?: (world: World, proof: WakeProof) => Promise<void>
 }
 
+/** A wake by the event log. */
+export interface LoggedWake {
+  source: string
+  operationId: string
+  id: string
+}
+
 /** A database on which races are run, one after the other. */
 export interface Races extends Verbs {
+  /** A parent's wakes, in their order. */
+  wakesOf(parent: string): Promise<LoggedWake[]>
+  receiptOf(parent: string): Promise<Record<string, unknown> | undefined>
   /**
    * Runs a race through its interleavings. After each run every remaining job is run to its end, by claims alone, so that
    * a lost wake stays lost; then every invariant must hold, and the log must prove one wake for each wait, none early. No
@@ -33,6 +45,18 @@ export async function createRaces(): Promise<Races> {
   const v = await createVerbs()
   return {
     ...v,
+    async wakesOf(parent) {
+      const { rows } = await v.test.pool.query(
+        `select id, detail ->> 'source' as source, detail ->> 'operationId' as "operationId" from ${v.db.tables.jobEvent}
+         where job_id = $1 and detail ? 'operationId' order by id`,
+        [parent],
+      )
+      return rows
+    },
+    async receiptOf(parent) {
+      const text = `select * from ${v.db.tables.wakeReceipt} where parent_id = $1`
+      return (await v.test.pool.query(text, [parent])).rows[0]
+    },
     async race({ setup, sessions, afterwards, inTheEnd }, options) {
       const exploration = await explore(
         v.test,
@@ -92,3 +116,9 @@ async function idsOf({ db, test }: Verbs, where: string): Promise<string[]> {
   const { rows } = await test.pool.query(`select id from ${db.tables.job} where ${where}`)
   return rows.map((row) => row.id)
 }
+
+/** A session that wakes the parent of its world. */
+export const wake =
+  (source: WakeSource) =>
+  (db: Database, { parent }: { parent: string }) =>
+    wakeParent(db, parent, { source, actor: 'test' })
