@@ -11,6 +11,7 @@ import {
   type WatchedJob,
   webSocket,
 } from '../../src/client/index.ts'
+import { expireCursors } from '../support/expire-cursors.ts'
 import { until } from '../support/until.ts'
 import { type CuttableApi, startCuttableApi } from './cuttable-api.ts'
 
@@ -185,7 +186,7 @@ describe.each(transports)('over %s', (name, connect) => {
     const first = client.watchTree(id)
     const { cursor } = (await first.next()).value!
     await first.return!()
-    for (let n = 0; n < 2; n++) await api.test.pool.query('update coppice.feed_floor set floor = pg_current_xact_id()')
+    await expireCursors(api.test.pool)
     const leaving = new AbortController()
     const { signal } = leaving
     const events = collect(client.watchEvents({ after: cursor, filter: { types: ['gapped'] }, signal }))

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { WatchedJob } from '../../src/client/index.ts'
 import { type CuttableApi, startCuttableApi } from '../client/cuttable-api.ts'
 import { codeBlocksOf, writeCodeBlocks } from '../support/code-blocks.ts'
+import { expireCursors } from '../support/expire-cursors.ts'
 import { until } from '../support/until.ts'
 
 // The blocks of docs/client.md, as they stand there, against a server that restarts under them.
@@ -150,7 +151,7 @@ test('after a restart of the program: events go on where they were dealt with, a
   await again
   expect(handled).toEqual(ids.map((id) => `JB_${id}`))
 
-  for (let n = 0; n < 2; n++) await api.test.pool.query('update coppice.feed_floor set floor = pg_current_xact_id()')
+  await expireCursors(api.test.pool)
   const { warn } = console
   const said: unknown[] = []
   console.warn = (text) => said.push(text)
