@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { archiveJob } from '../../src/engine/archive.ts'
 import { cancelJob, deleteJob } from '../../src/engine/cascade.ts'
 import { jobRetention } from '../../src/engine/maintenance/handlers/job-retention.ts'
@@ -8,23 +8,12 @@ import { createMetrics } from '../../src/engine/metrics.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { type Ages, pruneTree } from '../../src/engine/retention/prune-jobs.ts'
 import { createTestEngine } from '../support/engine.ts'
-import { findViolations } from '../support/invariants.ts'
 import { maintenanceContext } from '../support/maintenance.ts'
 import { plansOf } from '../support/plans.ts'
 import { until } from '../support/until.ts'
-import { createVerbs, type Verbs } from '../support/verbs.ts'
+import { useVerbs } from '../support/use-verbs.ts'
 
-let v: Verbs
-beforeAll(async () => {
-  v = await createVerbs()
-})
-beforeEach(async () => {
-  await sql('truncate coppice.job, coppice.job_event, coppice.wake_receipt, coppice.assignee')
-})
-afterEach(async () => {
-  expect(await findViolations(v.test.pool)).toEqual([])
-})
-afterAll(() => v.close())
+const v = useVerbs()
 
 const HOUR = 3_600_000
 const by = { actor: 'test' }

@@ -1,14 +1,13 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { NewJob } from '../../src/engine/job.ts'
 import { settle } from '../../src/engine/settle/settle.ts'
 import { insist } from '../../src/engine/worker/insist.ts'
 import type { SettleFate } from '../../src/engine/worker/settler.ts'
 import { defineJob } from '../../src/index.ts'
-import { findViolations } from '../support/invariants.ts'
 import { createReconciler } from '../support/reconciler.ts'
 import { until } from '../support/until.ts'
 import { deadline, named, useEngines } from '../support/use-engines.ts'
-import { createVerbs, type Verbs } from '../support/verbs.ts'
+import { useVerbs } from '../support/use-verbs.ts'
 
 // Rows that plain SQL has made such that PostgreSQL cannot count with them, or refuses every write of them.
 
@@ -16,17 +15,7 @@ const LEAST = -2147483648
 const MOST = 2147483647
 
 describe('verbs', () => {
-  let v: Verbs
-  beforeAll(async () => {
-    v = await createVerbs()
-  })
-  beforeEach(async () => {
-    await sql('truncate coppice.job, coppice.job_event, coppice.wake_receipt, coppice.wake_mark')
-  })
-  afterEach(async () => {
-    expect(await findViolations(v.test.pool)).toEqual([])
-  })
-  afterAll(() => v.close())
+  const v = useVerbs()
 
   const sql = (text: string, parameters: unknown[] = []) => v.test.pool.query(text, parameters)
   const family = (children = 2, more: Partial<NewJob> = {}): NewJob => ({

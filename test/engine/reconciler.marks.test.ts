@@ -1,23 +1,12 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { NewJob } from '../../src/engine/job.ts'
-import { findViolations } from '../support/invariants.ts'
 import { createReconciler, withoutEdge } from '../support/reconciler.ts'
 import { until } from '../support/until.ts'
-import { createVerbs, type Verbs } from '../support/verbs.ts'
+import { useVerbs } from '../support/use-verbs.ts'
 
 // The marks of plain SQL that touches many parents.
 
-let v: Verbs
-beforeAll(async () => {
-  v = await createVerbs()
-})
-beforeEach(async () => {
-  await sql('truncate coppice.job, coppice.job_event, coppice.wake_receipt, coppice.wake_mark')
-})
-afterEach(async () => {
-  expect(await findViolations(v.test.pool)).toEqual([])
-})
-afterAll(() => v.close())
+const v = useVerbs()
 
 const sql = (text: string, parameters: unknown[] = []) => v.test.pool.query(text, parameters)
 const families = (count: number): NewJob[] =>

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { openDatabase } from '../../src/db/database.ts'
 import { migrate } from '../../src/db/migrate.ts'
 import { deleteJob } from '../../src/engine/cascade.ts'
@@ -9,23 +9,12 @@ import { pauseJob, resumeJob } from '../../src/engine/pause.ts'
 import { prepareJobs } from '../../src/engine/prepare.ts'
 import { retryJob } from '../../src/engine/reopen.ts'
 import { captureLog } from '../support/captured-log.ts'
-import { findViolations } from '../support/invariants.ts'
 import { createReconciler } from '../support/reconciler.ts'
-import { createVerbs, type Verbs } from '../support/verbs.ts'
+import { useVerbs } from '../support/use-verbs.ts'
 
 // What plain SQL does to jobs: it is logged as if a verb had done it, and hangs no parent, nor wakes one early.
 
-let v: Verbs
-beforeAll(async () => {
-  v = await createVerbs()
-})
-beforeEach(async () => {
-  await sql('truncate coppice.job, coppice.job_event, coppice.wake_receipt, coppice.wake_mark')
-})
-afterEach(async () => {
-  expect(await findViolations(v.test.pool)).toEqual([])
-})
-afterAll(() => v.close())
+const v = useVerbs()
 
 const actor = 'test'
 const sql = (text: string, parameters: unknown[] = []) => v.test.pool.query(text, parameters)
